@@ -64,7 +64,6 @@ Norm = Literal[1, 2, "inf"]
 GROUPS_KEY = 104  # spawn key of the random groups
 MAX_EXAMPLES = 2
 MAX_VALUE_LENGTH = 30
-MAX_REMOVAL_ROWS = 100_000  # beyond it the search for a removed row is not worth its time
 
 
 def one_reading(
@@ -691,7 +690,7 @@ def _compare_lengths(a: np.ndarray, b: np.ndarray) -> DataDifference:
     text = f"shapes {a.shape} and {b.shape}"
     longer, shorter = (a, b) if a.size > b.size else (b, a)
     is_one_longer = a.ndim == b.ndim >= 1 and a.shape[1:] == b.shape[1:] and len(longer) == len(shorter) + 1
-    if not is_one_longer or len(longer) > MAX_REMOVAL_ROWS:
+    if not is_one_longer:
         return DataDifference(Relation.UNKNOWN, text)
     unequal = (longer[:-1] != shorter).any(tuple(range(1, longer.ndim)))
     row = int(np.argmax(unequal)) if unequal.any() else len(shorter)
@@ -716,7 +715,7 @@ def _listed_records(data: Any) -> list[tuple[str, object]] | None:
 
 def _compare_records(first: list[tuple[str, object]], second: list[tuple[str, object]]) -> DataDifference:
     """Compare two lists of records that are not numbers."""
-    if abs(len(first) - len(second)) == 1 and max(len(first), len(second)) <= MAX_REMOVAL_ROWS:
+    if abs(len(first) - len(second)) == 1:
         longer, shorter, side = (first, second, "first") if len(first) > len(second) else (second, first, "second")
         pairs = enumerate(zip(longer, shorter, strict=False))
         place = next((number for number, (one, other) in pairs if not _same(one[1], other[1])), len(shorter))

@@ -44,7 +44,6 @@ FIRST_RUNS, FIRST_BLOCK, FIRST_COMPILED_BLOCK = 16, 4, 64  # of a verification t
 MAX_STOPPING_BLOCK = 1 << 18  # of a verification that may stop early, where a batch has at least one block
 BLOCKS_PER_TEST = 64  # at least, with the default block size
 MAX_BLOCK_BYTES, MAX_DEVICE_BLOCK_BYTES = 64 << 20, 1 << 30  # bytes of the output of one block
-MIN_COPIED_NUMBERS = 1 << 20  # of a block on a device; copying them takes less time than compiling a program
 
 
 # NumPy's error handling of the caller, which holds in the mechanism; the computations of a verification ignore it.
@@ -178,11 +177,5 @@ def mechanism_error(source: SampleSource, stage: str, side: int, block: int, pro
 
 
 def copy_runs(samples: Array, runs: int) -> np.ndarray:
-    """Return the first runs on the host.
-
-    A device copies more runs than these, so that few programs are compiled, one for each length.
-    """
-    if type(samples) is not np.ndarray and runs < len(samples):
-        least = MIN_COPIED_NUMBERS // max(math.prod(samples.shape[1:]), 1)
-        samples = samples[: 1 << (max(runs, least) - 1).bit_length()]
+    """Return the first runs on the host. A device copies its whole block, so that no program is compiled."""
     return np.asarray(samples)[:runs]

@@ -36,7 +36,6 @@ MIN_NUMBERS_PER_MERGE = 1 << 20  # results are merged when they hold more number
 ROWS = 256  # of the table by block; further blocks are added to them. A default test has at most 128 blocks
 POSITIONS = 64  # the smallest default block
 MAX_CHECKED_COORDINATES = 4
-MAX_SUMMED_BYTES = 255  # truth values whose sum fits into a byte
 
 NO_LEVELS = np.zeros(1, np.int64)  # the level counts of events that have none; any table can be added to it
 
@@ -403,12 +402,7 @@ def count_positions(inside: Array) -> Array:
     xp, surplus = array_namespace(inside), -inside.shape[1] % POSITIONS
     if surplus:
         inside = xp.concatenate([inside, xp.zeros((len(inside), surplus), bool)], 1)
-    pieces = inside.reshape(len(inside), -1, POSITIONS)
-    if xp is not np:
-        return pieces.sum(1)
-    starts = range(0, pieces.shape[1], MAX_SUMMED_BYTES)
-    sums = [pieces[:, i : i + MAX_SUMMED_BYTES].view(np.uint8).sum(1, dtype=np.uint8) for i in starts]
-    return np.sum(sums, axis=0, dtype=np.int64)
+    return inside.reshape(len(inside), -1, POSITIONS).sum(1)
 
 
 def runs_are_dependent(*sides: Sequence[EventTables]) -> bool:

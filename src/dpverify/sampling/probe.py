@@ -86,7 +86,6 @@ T = TypeVar("T")
 FIRST_PROBE_RUNS = 4  # of the first call; later calls have four times as many
 MAX_ENCODING_RUNS = 1000  # per dataset; what occurs in one run of 500 is almost always seen
 MIN_PROBE_SECONDS = 0.5  # a call of this duration shows the time per run
-MAX_FIRST_PROBE_SECONDS = 30.0  # after a longer first call there is no second one
 PROBE_RUNS = 64  # runs per data set that identify a mechanism
 FALSE_REPEAT_PROBABILITY = 1e-9  # that two independent blocks are taken for one block that was drawn twice
 MAX_PILOT_BYTES = 256 << 20  # of the kept pilot runs, per data set
@@ -374,7 +373,7 @@ def measure_pace(source: SampleSource, planned_runs: int) -> Pace | None:
         is_short = seconds / runs * planned_runs < MIN_ANNOUNCED_SECONDS
         most = fitting_block_size(source.block, samples[0].nbytes)
         is_measured = call > 0 and (seconds >= MIN_PROBE_SECONDS or runs >= most)
-        if is_short or is_measured or seconds >= MAX_FIRST_PROBE_SECONDS:
+        if is_short or is_measured:
             return Pace(shape, seconds / runs)
         if call > 0:
             runs = min(4 * runs, most)

@@ -28,12 +28,18 @@ from dpverify.sampling.blocks import (
 )
 from dpverify.sampling.checkpoint import Record
 from dpverify.sampling.count import Accumulator, KeptSamples, Statistic, as_arrays, from_arrays
-from dpverify.sampling.executors import BlockKey, WorkerPool, check_picklable, completed_tasks, next_task_size
+from dpverify.sampling.executors import (
+    TASK_SECONDS,
+    BlockKey,
+    WorkerPool,
+    check_picklable,
+    completed_tasks,
+    next_task_size,
+)
 from dpverify.util.arrays import Array, is_jax, retain_freed_memory
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
 
-SERIAL_TASK_SECONDS = 0.5  # target duration of a task in this process
 MAX_COPIED_RUNS = 1 << 20  # a stage with at most so many runs per data set is counted on the host
 CONCURRENT_BLOCKS = 4  # per data set, that two threads draw at the same time
 CONCURRENT_SECONDS = 0.5  # the blocks are drawn repeatedly for so long: calls rarely meet on a busy machine
@@ -257,7 +263,7 @@ def _completed(
         blocks, left = left[:number], left[number:]
         start = time.perf_counter()
         results = draw(blocks)
-        number = next_task_size(len(blocks), time.perf_counter() - start, SERIAL_TASK_SECONDS)
+        number = next_task_size(len(blocks), time.perf_counter() - start, TASK_SECONDS)
         yield blocks, results
 
 

@@ -26,7 +26,6 @@ FloatArray = NDArray[np.float64]
 MIN_EXPANSION_VARIANCE = 1000.0  # from this binomial variance on, the uniform expansion has an error below 2e-9
 MAX_QUANTILE_ERROR = 1e-7  # relative error of the tail probability up to which SciPy's beta quantile is accepted
 BETA_ERROR = 1e-10  # relative; the regularised incomplete beta function is more accurate than this
-MAX_BISECTIONS = 1200  # enough to reduce [0, 1] to two adjacent doubles anywhere, subnormal numbers included
 
 
 def _expansion_tail(count: FloatArray, runs: int, p: FloatArray, upper: bool) -> FloatArray:
@@ -135,12 +134,11 @@ def _beta_quantile(a: FloatArray, b: FloatArray, alpha: float, upper: bool) -> F
     a, b = np.broadcast_arrays(a, b)
     a, b = a[wrong], b[wrong]
     low, high = np.zeros(a.shape), np.ones(a.shape)
-    for _ in range(MAX_BISECTIONS):
-        middle = (low + high) / 2
-        if ((middle == low) | (middle == high)).all():
-            break
+    middle = (low + high) / 2
+    while ((middle != low) & (middle != high)).any():
         below = (tail(a, b, middle) > alpha) if upper else (tail(a, b, middle) < alpha)
         low, high = np.where(below, middle, low), np.where(below, high, middle)
+        middle = (low + high) / 2
     quantile = np.array(quantile)
     quantile[wrong] = high if upper else low
     return quantile

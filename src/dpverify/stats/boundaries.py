@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError, describe_exception
 from dpverify.stats.binomial import FloatArray
-from dpverify.util.checks import shorten
+from dpverify.util.checks import BELOW_ONE, shorten
 
 MAX_EXPONENT = 700.0  # exp of more overflows
 NORMAL_ROUNDING = 1e-15  # relative error of the normal distribution function and its inverse, with a margin
@@ -249,8 +249,6 @@ def lines_above(boundary: Callable[[FloatArray], FloatArray]) -> Lines:
 
 
 BISECTIONS = 46  # of an interval of length 1 at most
-MIN_LOG = -700.0  # of a probability; smaller ones are treated like this one
-LARGEST_BELOW_ONE = 1.0 - 1e-16  # the largest double below 1
 LOG_ORDERS = np.arange(-15.0, 14.5, 2.0)  # ln(order - 1) of the orders from which the search for the best one starts
 # Rounds of that search: the offsets of ln(order - 1) from the best one so far, and the number of bisections.
 SEARCH_ROUNDS = ((LOG_ORDERS, 28), (np.linspace(-2.0, 2.0, 17), 34), (np.linspace(-0.25, 0.25, 9), BISECTIONS))
@@ -295,15 +293,15 @@ def renyi_boundary(
     [0.0, 0.5, 1.0]
     """
     q, order, epsilon = np.broadcast_arrays(q, order, epsilon)
-    log_q = np.log(np.maximum(q, np.exp(MIN_LOG)))
+    log_q = np.log(np.maximum(q, np.exp(-MAX_EXPONENT)))
     # One of the two terms of the divergence alone gives an upper limit of p.
     high = np.exp(np.minimum((order - 1.0) / order * (epsilon + log_q), 0.0))
     certain = (high >= 1.0) | (q >= 1.0)
     low, high = np.where(certain, 0.5, np.minimum(q, high)), np.where(certain, 0.5, high)
-    inner_q = np.where(certain, 0.5, np.clip(q, np.exp(MIN_LOG), LARGEST_BELOW_ONE))
+    inner_q = np.where(certain, 0.5, np.clip(q, np.exp(-MAX_EXPONENT), BELOW_ONE))
     inside_q, outside_q = (1.0 - order) * np.log(inner_q), (1.0 - order) * np.log1p(-inner_q)
     for _ in range(bisections):
-        middle = np.clip((low + high) / 2.0, np.exp(MIN_LOG), LARGEST_BELOW_ONE)
+        middle = np.clip((low + high) / 2.0, np.exp(-MAX_EXPONENT), BELOW_ONE)
         # The logarithms of the two terms of e^((order-1) divergence): of the event and of its complement.
         inside, outside = order * np.log(middle) + inside_q, order * np.log1p(-middle) + outside_q
         tolerance = ROUNDING_ERROR * (np.abs(inside) + np.abs(outside))

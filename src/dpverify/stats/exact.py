@@ -679,8 +679,6 @@ def claim_p_value(
 # The p-value of the test at level alpha is never much smaller than this multiple of alpha.
 P_VALUE_FLOOR = 2e-3
 SMALLEST_TEST_LEVEL = 1e-12  # smaller p-values add nothing to the evidence, and cost a test each
-FIRST_LEVEL_RATIO = 1000  # alpha divided by the first smaller level
-LEVEL_RATIO = 10**6  # ratio of two consecutive smaller levels
 
 
 def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alpha: float, limit: float = 1.0) -> float:
@@ -712,9 +710,9 @@ def repeat_at_smaller_levels(p_value: float, alpha: float, rejects: Callable[[fl
     if p_value > P_VALUE_FLOOR * alpha:
         return p_value
     p_value = P_VALUE_FLOOR * alpha
-    level = alpha / FIRST_LEVEL_RATIO
-    while level >= SMALLEST_TEST_LEVEL and rejects(level):
-        p_value, level = level, level / LEVEL_RATIO
+    level = alpha / 1000
+    while level >= SMALLEST_TEST_LEVEL and rejects(level):  # few levels, because each costs a test
+        p_value, level = level, level / 10**6
     return p_value
 
 
@@ -855,8 +853,7 @@ def curve_p_value(c1: int, c2: int, runs: tuple[int, int], alpha: float, curve: 
 
 MAX_PLANNED_RUNS = 10**18  # more runs than this cannot be drawn in practice
 QUANTILES = (np.arange(512) + 0.5) / 512  # of the rarer count; a mean over them errs by at most 1/512
-FEW_COUNTS = 32  # of the rarer data set: all are searched, because the exact test varies from one to the next
-SEARCHED_COUNTS = 9  # of more counts, which are so large that the exact test varies little
+SEARCHED_COUNTS = 32  # of the rarer data set; where there are more, they are so large that the exact test varies little
 PLAN_STEPS = 100  # a plan exceeds the runs that just suffice by at most a fiftieth
 
 
@@ -992,10 +989,7 @@ def exact_power(runs: int, p1: float, p2: float, epsilon: float, delta: float, a
     c2, number = np.unique(np.ceil(scipy.special.bdtrik(QUANTILES, runs, p2)).clip(0), return_counts=True)
     z = float(-scipy.special.ndtri(min(alpha, MAX_ORDERING_LEVEL)))
     least = least_first_count(c2, (runs, runs), z, math.exp(epsilon), delta)
-    places, distances = (
-        np.linspace(0, c2.size - 1, c2.size if c2.size <= FEW_COUNTS else SEARCHED_COUNTS).astype(int),
-        [],
-    )
+    places, distances = np.linspace(0, c2.size - 1, min(c2.size, SEARCHED_COUNTS)).astype(int), []
     for count, start in zip(c2[places].astype(int).tolist(), least[places].astype(int).tolist(), strict=True):
         width = 4 + 3 * math.isqrt(start)  # about three standard errors, and the two tests differ by less
         near = range(max(0, start - width), min(runs, start + width) + 1)

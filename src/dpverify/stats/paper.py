@@ -8,6 +8,7 @@ or a pair of numbers.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -20,7 +21,6 @@ from dpverify.util.checks import Runs, check_counts, check_epsilon, check_probab
 
 # Eight of the paper's fourteen critical values lie on this grid to every printed digit.
 PAPER_EPSILON_SWEEP = np.linspace(0.001, 1.5, 80)
-MAX_SWEEP_STEPS = 100_000  # they end at epsilon 1900, where a thinned count is 0
 SWEEP_CHUNK = 40  # points of the sweep that are computed at once
 
 
@@ -156,7 +156,7 @@ def critical_epsilon(
     check_counts("c1", c1, m1)
     check_counts("c2", c2, m2)
     counts = np.array([c1, c2], int)
-    for start in range(0, MAX_SWEEP_STEPS, SWEEP_CHUNK):
+    for start in itertools.count(0, SWEEP_CHUNK):  # at epsilon 1900 a thinned count is 0, and its p-value is 1
         epsilons = _sweep_points(np.arange(start, start + SWEEP_CHUNK))
         keep = np.exp(-epsilons)
         if averaged or rng is None:
@@ -168,7 +168,7 @@ def critical_epsilon(
         passes = np.minimum(*pair) > alpha
         if passes.any():
             return float(epsilons[np.argmax(passes)])
-    raise AssertionError("at epsilon 1900 a thinned count is 0, and its p-value is 1")
+    raise AssertionError("the loop ends by a return")
 
 
 def _sweep_points(index: np.ndarray) -> np.ndarray:

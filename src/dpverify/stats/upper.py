@@ -239,7 +239,6 @@ def segment_limit(
 
 
 MAX_LIMITS_AT_ONCE = 1 << 20  # of all epsilons together; more would need much memory
-MAX_REFINEMENTS = 200  # each halves all stretches, so that 40 suffice for 10^12 runs
 
 
 class Frontier(NamedTuple):
@@ -336,7 +335,7 @@ def frontier_bounds(line: Frontier, epsilons: FloatArray, tolerance: float = 1e-
     largest = line.corner_limits.excess(scales).max(axis=1, keepdims=True)
     bounds = line.segment_limits.excess(scales)  # a row for each epsilon, a column for each stretch
     is_open = np.ones(bounds.shape, bool)
-    for _ in range(MAX_REFINEMENTS):
+    while True:  # each round halves all stretches
         allowance = tolerance * np.sqrt(np.clip(line.height(right) / m1, 1 / m1, 1) / m1)
         divisible = right - left > 1
         settled = (bounds <= largest + allowance) | ~divisible
@@ -351,7 +350,6 @@ def frontier_bounds(line: Frontier, epsilons: FloatArray, tolerance: float = 1e-
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
         is_open = np.concatenate([is_open, is_open], axis=1)
         bounds = line.stretch_limits(left, right).excess(scales)
-    return np.maximum(largest, _largest_where(is_open, bounds))[:, 0]
 
 
 def _largest_where(mask: np.ndarray, values: FloatArray) -> FloatArray:

@@ -30,8 +30,7 @@ State = TypeVar("State")
 T = TypeVar("T")
 R = TypeVar("R")
 
-MAX_COMPARED_EDGES = 32  # up to this number of edges, all of them are compared in compiled code
-MAX_SUMMED_EDGES = 16  # up to this number of edges, all of them are compared with NumPy
+MAX_COMPARED_EDGES = 32  # up to this number of edges, all of them are compared with each value
 MAX_UNROLLED_COLUMNS = 16  # of a matrix whose product is written as a sum, in compiled code
 MIN_SEARCHED_VALUES = 4096  # fewer values are located by binary search
 VALUES_PER_PIECE = 1 << 14  # values that are processed together, so that they stay in the processor's caches
@@ -164,7 +163,7 @@ def digitize(edges: Array, x: Array) -> Array:
         return xp.searchsorted(edges, x, method="scan_unrolled")
     if x.size < MIN_SEARCHED_VALUES or not edges.size or np.isnan(x.min()):  # NaN is sorted last
         return np.searchsorted(edges, x)
-    if edges.size <= MAX_SUMMED_EDGES:
+    if edges.size <= MAX_COMPARED_EDGES:
         below = np.zeros(x.shape, np.uint8)
         for edge in edges:
             below += x > edge
