@@ -38,7 +38,7 @@ from dpverify.events.partition import Partition
 from dpverify.events.region import Region, RegionIndicator
 from dpverify.events.scores import Levels, Linear, Score, UserScore
 from dpverify.mechanisms.diagnostics import Diagnostic
-from dpverify.mechanisms.wrappers import has_fixed_block
+from dpverify.mechanisms.protocol import has_fixed_block
 from dpverify.report.assemble import count_event, make_report, make_witness
 from dpverify.report.certificate import (
     Certificate,

@@ -23,8 +23,7 @@ import numpy as np
 
 from dpverify.errors import InputError
 from dpverify.mechanisms.outputs import EXACT_INTEGER
-from dpverify.mechanisms.protocol import inherited_attribute, mechanism_name
-from dpverify.mechanisms.wrappers import has_fixed_block
+from dpverify.mechanisms.protocol import has_fixed_block, inherited_attribute, mechanism_name
 from dpverify.util.formatting import one_line
 
 # The size of an encoding is bounded whatever the outputs are. The limits exceed what one verification can tell apart:

@@ -93,6 +93,7 @@ class Mechanism(Protocol):
 
 
 OPTIONAL_ATTRIBUTES = (
+    "is_compiled",
     "block",
     "seeded",
     "log_lipschitz",
@@ -151,6 +152,15 @@ def inherited_attribute(attribute: str, wrapped: Callable[[], object]) -> Any:
     if attribute not in OPTIONAL_ATTRIBUTES:
         raise AttributeError(attribute)
     return getattr(wrapped(), attribute)
+
+
+def has_fixed_block(mechanism: object) -> bool:
+    """Return whether the mechanism must always be called with the same number of runs.
+
+    This holds for a mechanism with its own block size, and for one that JAX compiles for each number of runs, where a
+    call with another number is expensive.
+    """
+    return getattr(mechanism, "block", None) is not None or getattr(mechanism, "is_compiled", False)
 
 
 def check_callable(mechanism: object) -> None:

@@ -12,7 +12,7 @@ import functools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -152,6 +152,8 @@ def _compiled_block(function: Callable[[Any, Any], Any], runs: int) -> Callable[
 class JaxRun(_Wrapped):
     """A mechanism that maps `function(data, key)` over the keys of all runs, compiled and in 64-bit mode."""
 
+    is_compiled: ClassVar[bool] = True  # for each number of runs
+
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> Array:
         with enable_x64():
             return _compiled_block(self.function, runs)(data, jax_key(rng))
@@ -253,14 +255,3 @@ def factory(make: Callable[[], Mechanism], *, seeded: bool = True) -> Mechanism:
     (3,)
     """
     return Factory(make, bool(seeded))
-
-
-def has_fixed_block(mechanism: object) -> bool:
-    """Return whether the mechanism must always be called with the same number of runs.
-
-    This holds for a mechanism with its own block size, and for one that JAX compiles for each number of runs, where a
-    call with another number is expensive.
-    """
-    if getattr(mechanism, "block", None) is not None:
-        return True
-    return isinstance(mechanism.mechanism() if isinstance(mechanism, Factory) else mechanism, JaxRun)

@@ -252,7 +252,7 @@ class Report(Tabular):
         """p-value of the claim, by all tested events together; None without a claim or without an answer."""
         if self.voiding or self.claim is None:
             return None
-        if self.paper is not None and self.settings.test != "exact":
+        if self.settings.test != "exact" and self.paper is not None:
             return min(self.paper.p_values or (1.0,))
         p_value, sequence = min(self._p_values), self.sequence
         if sequence is not None:  # the wealth and the exact test have a share of alpha each

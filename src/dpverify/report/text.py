@@ -254,8 +254,8 @@ def _witness_lines(report: Report) -> list[Line]:
         (mean1, error1), (mean2, error2) = (map(format_number, pair) for pair in report.error)
         with_first = f"{mean1} (standard error {error1}) with the first dataset"
         lines.append(("error", f"{with_first}, {mean2} ({error2}) with the second"))
-    paper = report.paper
-    if report.settings.follows_paper and paper is not None and report.epsilon_critical is not None:
+    paper = report.paper if report.settings.follows_paper else None
+    if paper is not None and report.epsilon_critical is not None:
         numbers = map(format_number, (report.epsilon_critical, paper.eta, paper.lambda_))
         averaged = "; averaged over all thinnings" if paper.averaged else ""
         lines.append(

@@ -45,8 +45,7 @@ from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.mechanisms.encoding import Encoded, Encoding, as_outputs, chunk_size, learn_encoding
 from dpverify.mechanisms.neighbours import are_equal
 from dpverify.mechanisms.outputs import StructuredOutput
-from dpverify.mechanisms.protocol import Mechanism, check_callable, is_seeded, mechanism_name
-from dpverify.mechanisms.wrappers import has_fixed_block
+from dpverify.mechanisms.protocol import Mechanism, check_callable, has_fixed_block, is_seeded, mechanism_name
 from dpverify.sampling.blocks import (
     BLOCKS_PER_TEST,
     CALLERS_ERRSTATE,
