@@ -84,12 +84,12 @@ def test_a_study(claim, place, capsys):
     (place / "study.toml").write_text(STUDY.format(claim=claim))
     assert main(["study", "study.toml", "--html", "page.html"]) == (1 if claim else 3)
     printed = capsys.readouterr().out
-    assert printed.startswith("No answer in 1 of 2 verifications; ")
+    assert printed.startswith(("1 of 2 claims has no answer: fixed.", "1 of 2 verifications has no answer: fixed."))
     assert f"No answer for fixed one: {CAUSE}." in printed
     (fixed,) = [line for line in printed.splitlines() if line.startswith("  fixed")]
     assert fixed.split() == ["fixed", "one", "0", "NO", "ANSWER"]
     page = (place / "page.html").read_text()
-    assert "<h1>No answer in 1 of 2 verifications; " in page
+    assert re.search("<h1>1 of 2 (claims|verifications) has no answer: fixed.", page)
     assert f"No answer for fixed one: {CAUSE}." in shown(page)
     assert "(fixed" not in page
     assert not numbers_above_2(shown(page))

@@ -161,7 +161,7 @@ def test_a_finished_study_writes_its_table_again_and_a_page_per_report(place, ca
     assert table(place / "study") == lines
     assert capsys.readouterr().out == ""
     page = Path("page.html").read_text()
-    assert re.search(r"<h1>\d+ of \d+ refuted", page)
+    assert re.search(r"<h1>\d+ of \d+ claims ", page)
     assert ">exact</button></th>" in page
     assert ">error</button></th>" in page
     links = re.findall(r'href="(inner/study/pages/[^"]*)"', page)
@@ -194,7 +194,9 @@ def test_finished_combinations_are_not_drawn_again(place, monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*failed")
 def test_the_printed_study_is_an_aligned_table(place):
     headline, claimed, summary, together, weak, header, *lines = str(dpv.run_study(place / "study.toml")).splitlines()
-    assert headline == "6 of 24 refuted (response: 6 of 12, none at truth 0.6; plain: none)."
+    assert headline.startswith("6 of 24 claims are refuted: response, files, truth 0.9, seed 3, response, ")
+    assert "6 of 24 claims could not be verified: " in headline
+    assert "12 of 24 claims had too few runs: " in headline
     assert claimed == "  Claimed: epsilon 1, delta 0."
     assert summary.startswith("  24 verifications: 6 failed, 6 refuted, 12 too weak.")
     assert together.endswith("6 are refuted together (Holm).")

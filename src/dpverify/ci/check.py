@@ -36,7 +36,16 @@ from dpverify.report.statements import Verdict
 from dpverify.studies.engine import JOB_KEY, Engine, Outcome, open_engine
 from dpverify.studies.loading import Combination, integer_hint
 from dpverify.studies.study import write_report_page
-from dpverify.studies.tables import FAILED, TOO_WEAK, ResultTable, Row, lower_text, row_state, verdict_text
+from dpverify.studies.tables import (
+    FAILED,
+    TOO_WEAK,
+    ResultTable,
+    Row,
+    claims_headline,
+    lower_text,
+    row_state,
+    verdict_text,
+)
 from dpverify.util.files import locked, write_text
 from dpverify.util.formatting import format_number, one_line
 from dpverify.util.provenance import current_commit
@@ -47,7 +56,6 @@ if TYPE_CHECKING:
     from dpverify.render import Page
 
 VERIFIED_FOLDER = "verified"
-MAX_NAMED = 4  # claims that a headline names
 
 Notify = Callable[[str], None]
 
@@ -87,7 +95,7 @@ class Check(ResultTable):
     @property
     def headline(self) -> str:
         """The finding in one sentence."""
-        return check_headline(self.rows)
+        return claims_headline(self.rows, [row["name"] for row in self.rows])
 
     def sentences(self) -> list[str]:
         """Return what is said below the headline."""
@@ -295,29 +303,3 @@ def _write_results(check: Check, title: str, pages: bool) -> None:
     write_text(folder / "junit.xml", junit_xml(title, check.rows))
     if pages:
         check.to_html(folder / "page.html")
-
-
-def check_headline(rows: Sequence[Row]) -> str:
-    """Return the finding of a check in one sentence.
-
-    Examples
-    --------
-    >>> check_headline([{"name": "sum", "state": "REFUTED"}, {"name": "mean", "state": "NOT_REFUTED"}])
-    '1 of 2 claims is refuted: sum.'
-    >>> check_headline([{"name": "sum", "state": "NOT_REFUTED"}, {"name": "mean", "state": "NO_ANSWER"}])
-    '1 of 2 claims has no answer: mean.'
-    """
-    number, sentences = len(rows), []
-    for state, words in (
-        ("NO_ANSWER", ("has no answer", "have no answer")),
-        ("REFUTED", ("is refuted", "are refuted")),
-        (FAILED, ("could not be verified", "could not be verified")),
-        (TOO_WEAK, ("had too few runs", "had too few runs")),
-    ):
-        names = [row["name"] for row in rows if row["state"] == state]
-        if names:
-            listed = ", ".join(names[:MAX_NAMED])
-            if len(names) > MAX_NAMED:
-                listed += f" and {len(names) - MAX_NAMED} more"
-            sentences.append(f"{len(names)} of {number} claims {words[len(names) > 1]}: {listed}.")
-    return " ".join(sentences) or "No claim is refuted."

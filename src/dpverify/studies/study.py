@@ -53,20 +53,20 @@ from dpverify.studies.tables import (
     Row,
     accuracy_drawings,
     bounds_drawings,
-    count_unanswered,
+    claims_headline,
     format_parameter,
     is_answered,
+    short_names,
 )
 from dpverify.util.checks import is_real_number
 from dpverify.util.files import NEW_FILE_SUFFIX, check_regular
-from dpverify.util.formatting import format_count, format_lower
+from dpverify.util.formatting import format_count
 from dpverify.util.provenance import UNNAMED, current_commit
 
 if TYPE_CHECKING:
     from dpverify.render import Drawing
 
 TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta", "claim", "detects", "timeout")
-MAX_NAMED_MECHANISMS = 4  # in a headline
 PAGES_FOLDER = "pages"
 DATASETS = ("first", "second")
 
@@ -145,7 +145,7 @@ class Study(ResultTable):
     @property
     def headline(self) -> str:
         """The finding in one sentence."""
-        return study_headline(self.rows, self.parameters)
+        return claims_headline(self.rows, short_names(self.rows, self.identity))
 
     @property
     def over(self) -> str:
@@ -198,54 +198,6 @@ def write_report_page(folder: Path, row: Row) -> str:
         (folder / PAGES_FOLDER).mkdir(exist_ok=True)
         Report.from_json(folder / row["report"]).to_html(folder / page)
     return page
-
-
-def study_headline(rows: Sequence[Row], parameters: Sequence[str]) -> str:
-    """Return the finding of a study in one sentence.
-
-    Examples
-    --------
-    >>> verdicts = {0.5: "REFUTED", 1.0: "NOT_REFUTED", 2.0: "NOT_REFUTED"}
-    >>> rows = [{"s": scale, "verdict": verdict, "epsilon_lower": 0.1} for scale, verdict in verdicts.items()]
-    >>> study_headline(rows, ["s"])
-    '1 of 3 refuted; none at s 1, 2.'
-    >>> study_headline([{"mechanism": "a", **row} for row in rows] + [{"mechanism": "b", **rows[0]}], ["s"])
-    '2 of 4 refuted (a: 1 of 3, none at s 1, 2; b: all).'
-    """
-    answered = [row for row in rows if is_answered(row)]
-    refuted = [row for row in answered if row["verdict"] == Verdict.REFUTED.name]
-    void = count_unanswered(rows)
-    if not answered:
-        return f"{void or f'All {len(rows)} verifications failed'}."
-    start = f"{void}; " if void else ""
-    if all(row["verdict"] == Verdict.MEASURED.name for row in answered):
-        largest = max(row["epsilon_lower"] for row in answered)
-        number = len(answered) if void else len(rows)
-        return f"{start}ε is at least {format_lower(largest)} in the worst of {number} verifications."
-    text = f"{start}{len(refuted)} of {len(rows)} refuted"
-    mechanisms = list(dict.fromkeys(row.get("mechanism") for row in answered))
-    if not 0 < len(refuted) < len(answered) or len(mechanisms) > MAX_NAMED_MECHANISMS:
-        return f"{text}."
-    if len(mechanisms) == 1:
-        return f"{text}{_good_values(answered, parameters, '; ')}."
-    parts = []
-    for mechanism in mechanisms:
-        own = [row for row in answered if row.get("mechanism") == mechanism]
-        count = sum(row["verdict"] == Verdict.REFUTED.name for row in own)
-        share = {0: "none", len(own): "all"}.get(count, f"{count} of {len(own)}")
-        parts.append(f"{mechanism}: {share}{_good_values(own, parameters, ', ') if 0 < count < len(own) else ''}")
-    return f"{text} ({'; '.join(parts)})."
-
-
-def _good_values(rows: Sequence[Row], parameters: Sequence[str], start: str) -> str:
-    """Return the values of each parameter that varies at which no verification is refuted, as a part of a sentence."""
-    text = ""
-    for name in parameters:
-        refuted = {format_parameter(row.get(name)) for row in rows if row["verdict"] == Verdict.REFUTED.name}
-        values = dict.fromkeys(format_parameter(row.get(name)) for row in rows)
-        good = ", ".join(value for value in values if value not in refuted)
-        text += f"{start}none at {name.rpartition('.')[2]} {good}" if good and len(values) > 1 else ""
-    return text
 
 
 def _draw_map(rows: Sequence[Row], across: str, down: str) -> Drawing:

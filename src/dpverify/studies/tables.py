@@ -386,6 +386,37 @@ def unanswered_sentences(rows: Iterable[Mapping[str, Any]], identity: Sequence[s
     return sentences
 
 
+def claims_headline(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Return the finding about many claims in one sentence for each state that needs attention.
+
+    Examples
+    --------
+    >>> claims_headline([{"verdict": "REFUTED"}, {"verdict": "NOT_REFUTED"}], ["sum", "mean"])
+    '1 of 2 claims is refuted: sum.'
+    >>> claims_headline([{"verdict": "NOT_REFUTED"}, {"verdict": "NO_ANSWER"}], ["sum", "mean"])
+    '1 of 2 claims has no answer: mean.'
+    >>> claims_headline([{"verdict": "MEASURED", "epsilon_lower": 0.75}], ["sum"])
+    'ε is at least 0.75 in the worst of 1 verifications.'
+    """
+    sentences = []
+    measured = [row["epsilon_lower"] for row in rows if row_state(row) == "MEASURED"]
+    noun = "verifications" if measured else "claims"
+    for state, one, more in (
+        ("NO_ANSWER", "has no answer", "have no answer"),
+        ("REFUTED", "is refuted", "are refuted"),
+        (FAILED, "could not be verified", "could not be verified"),
+        (TOO_WEAK, "had too few runs", "had too few runs"),
+    ):
+        found = [name for name, row in zip(names, rows, strict=True) if row_state(row) == state]
+        if found:
+            listed = ", ".join(found[:MAX_NAMED]) + (f" and {len(found) - MAX_NAMED} more" if found[MAX_NAMED:] else "")
+            sentences.append(f"{len(found)} of {len(rows)} {noun} {more if found[1:] else one}: {listed}.")
+    if measured:
+        worst = format_lower(max(measured))
+        sentences.append(f"ε is at least {worst} in the worst of {len(measured)} verifications.")
+    return " ".join(sentences) or "No claim is refuted."
+
+
 def count_unanswered(rows: Sequence[Mapping[str, Any]], what: str = "verifications") -> str:
     """Return how many rows have no answer, as the beginning of a headline; empty if all have one."""
     void = sum(row.get("diagnostic") is not None for row in rows)
