@@ -285,20 +285,38 @@ def try_optional_method(name: str, method: Callable[[], T], notes: list[str]) ->
 def announce(
     source: SampleSource, settings: Settings, workers: int, display: Progress, is_resumed: bool = False
 ) -> SampleSource:
-    """Call the mechanism with a few runs; return the source with a block size that fits, and announce a long run."""
-    planned_runs = 2 * (settings.select_runs + settings.test_runs) // workers
-    try:
-        pace = measure_pace(source, planned_runs)
-    except MechanismError:  # of outputs that are not arrays of numbers
-        source = with_encoding(source)
-        pace = measure_pace(source, planned_runs)
-    if pace is None:
+    """Call the mechanism with a few runs; return the source with a block size that fits, and announce a long run.
+
+    A mechanism with its own block size, or one that JAX compiles for each number of runs, is not called. A mechanism
+    that fails for a few runs is not measured; its first block reports the failure. If the first call suggests a long
+    verification, it is repeated with more runs, because a first call includes imports and other fixed costs.
+    """
+    if has_fixed_block(source.mechanism):
         return source
-    plan = plan_pilot(settings, pace.shape, isinstance(source.mechanism, Encoded))
-    display.plan(plan.total(settings), advise(settings))
-    if pace.seconds_per_run is not None:
-        display.announce(workers / max(pace.seconds_per_run, 1e-12), is_resumed)
-    return source._replace(block=fitting_block_size(source.block, math.prod(pace.shape) * BYTES_PER_NUMBER))
+    planned_runs = 2 * (settings.select_runs + settings.test_runs) // workers
+    runs, block = min(FIRST_PROBE_RUNS, source.block), source.block
+    for call in itertools.count():
+        start = time.perf_counter()
+        small = source._replace(block=runs)
+        try:
+            output = call_mechanism(small, "probe", 0, call)
+            samples = validate_block(small, "probe", 0, call, output)
+        except MechanismError as problem:
+            if not isinstance(problem.__cause__, StructuredOutput) or isinstance(source.mechanism, Encoded):
+                return source
+            return announce(with_encoding(source), settings, workers, display, is_resumed)
+        seconds = time.perf_counter() - start
+        block = fitting_block_size(source.block, samples[0].nbytes)
+        is_short = seconds / runs * planned_runs < MIN_ANNOUNCED_SECONDS
+        if call == 0:
+            plan = plan_pilot(settings, samples.shape[1:], isinstance(source.mechanism, Encoded))
+            display.plan(plan.total(settings), advise(settings))
+        if is_jax(output) or is_short or (call > 0 and (seconds >= MIN_PROBE_SECONDS or runs >= block)):
+            break
+        runs = min(4 * runs, block) if call > 0 else runs
+    if not is_jax(output):
+        display.announce(workers * runs / max(seconds, 1e-9), is_resumed)
+    return source._replace(block=block)
 
 
 def advise(settings: Settings) -> str:
@@ -321,62 +339,6 @@ def _stopped(reason: StopReason, detail: str, checkpoint: Checkpoint, display: P
 
 
 # The first runs.
-
-
-class Pace(NamedTuple):
-    """What a few probe runs show.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        The shape (K, d) of one output.
-    seconds_per_run : float or None
-        The time per run in this process; None if it is not known.
-    """
-
-    shape: tuple[int, int]
-    seconds_per_run: float | None
-
-
-def measure_pace(source: SampleSource, planned_runs: int) -> Pace | None:
-    """Call the mechanism with a few runs, to learn the shape of one output and the time per run.
-
-    A mechanism with its own block size, or one that JAX compiles for each number of runs, is not called. A mechanism
-    that fails for a few runs is not measured; its first block reports the failure. If the first call suggests a long
-    verification, it is repeated with more runs, because a first call includes imports and other fixed costs.
-
-    Parameters
-    ----------
-    source : SampleSource
-        The source.
-    planned_runs : int
-        About how many runs each worker draws. It decides whether the speed has to be known more exactly.
-    """
-    if has_fixed_block(source.mechanism):
-        return None
-    runs = min(FIRST_PROBE_RUNS, source.block)
-    for call in itertools.count():
-        start = time.perf_counter()
-        small = source._replace(block=runs)
-        try:
-            output = call_mechanism(small, "probe", 0, call)
-            samples = validate_block(small, "probe", 0, call, output)
-        except MechanismError as problem:
-            if isinstance(problem.__cause__, StructuredOutput):
-                raise
-            return None
-        seconds = time.perf_counter() - start
-        shape = samples.shape[1], samples.shape[2]
-        if is_jax(output):
-            return Pace(shape, None)
-        is_short = seconds / runs * planned_runs < MIN_ANNOUNCED_SECONDS
-        most = fitting_block_size(source.block, samples[0].nbytes)
-        is_measured = call > 0 and (seconds >= MIN_PROBE_SECONDS or runs >= most)
-        if is_short or is_measured:
-            return Pace(shape, seconds / runs)
-        if call > 0:
-            runs = min(4 * runs, most)
-    raise AssertionError("the loop ends by a return")
 
 
 def probe_mechanism(source: SampleSource, runs: int = 1) -> tuple[SampleSource, PilotBlocks]:
