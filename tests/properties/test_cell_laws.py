@@ -1,7 +1,7 @@
 """Cells are disjoint and cover everything: every point has one code and lies in that cell, edge cases included."""
 
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -17,13 +17,10 @@ from dpverify.events.partition import (
 )
 from dpverify.events.region import RegionIndicator
 from dpverify.events.scores import CellScore, Features, Levels, Linear, Quadratic
-from dpverify.events.scores.additive import Binning
 from dpverify.sampling.count import counts_from_table, occupied_codes
 from dpverify.sampling.probe import make_region
-from dpverify.selection.learn import grow_tree
 from dpverify.selection.objective import TUNING, SelectionObjective, cautious_lower_bound
 from dpverify.selection.proposals import SelectionCounts, propose_cells, select_paper_cell
-from dpverify.util.arrays import digitize
 
 costly = settings(max_examples=settings().max_examples // 4)
 DIMENSION = 2
@@ -98,21 +95,6 @@ def test_a_point_lies_in_the_box_of_its_cell_and_in_no_other(case, drawn):
                 assert inside.all() == (other == code)
 
 
-@given(
-    st.lists(st.floats(-1.7e308, 1.7e308), min_size=1, max_size=60, unique=True),
-    st.lists(st.floats(allow_nan=False), max_size=10),
-    st.sampled_from([1, 5000]),
-)
-@example([3.6e304], [], 5000)  # their sum overflows
-@example([float(e) for e in range(40)], [np.inf, -np.inf], 5000)
-def test_digitize_counts_the_edges_below_a_value(edges, values, times):
-    """Values on an edge and next to it; few values use binary search, many a lookup table."""
-    edges = np.sort(np.array(edges))
-    x = np.concatenate([values, edges, np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf)])
-    x = np.resize(x, max(times, x.size))
-    np.testing.assert_array_equal(digitize(edges, x), (edges[None] < x[:, None]).sum(1))
-
-
 @given(points, st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=40, unique=True))
 def test_level_codes_increase_with_the_score(drawn, edges):
     x = np.nan_to_num(drawn, nan=0.0, posinf=1.0, neginf=-1.0)
@@ -135,17 +117,6 @@ def test_nonfinite_runs_are_outside_the_region(drawn):
     codes = RegionIndicator(region).codes(drawn)
     assert set(codes) <= {0, 1}
     assert (codes[~np.isfinite(drawn).all((1, 2))] == 0).all()
-
-
-@costly
-@given(st.integers(0, 2**32 - 1), st.integers(2, 10))
-def test_a_tree_is_symmetric_in_the_data_sets(seed, leaves):
-    rng = np.random.default_rng(seed)
-    first, second = rng.normal(size=(200, 2)), rng.normal(0.8, size=(200, 2))
-    binning = Binning(Features(np.zeros(2), None), np.sort(rng.normal(size=(2, 15)), axis=1))
-    trees = grow_tree(binning, first, second, leaves, 10), grow_tree(binning, second, first, leaves, 10)
-    for one, other in zip(*trees, strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 @costly

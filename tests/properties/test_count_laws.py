@@ -12,15 +12,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import dpverify as dpv
 from dpverify.events.region import exact_scenario_size, scenario_size
 from dpverify.stats.binomial import clopper_pearson_lower, clopper_pearson_upper
 from dpverify.stats.exact import (
-    approximate_runs,
     claim_p_value,
     delta_lower_bound,
     epsilon_lower_bound,
-    power,
     rejection_region,
 )
 from dpverify.stats.paper import p_values
@@ -50,16 +47,6 @@ def test_limits_enclose_the_share_and_are_monotone_in_count_runs_and_level(m, sh
     if c < m:
         assert clopper_pearson_lower(c + 1, m, alpha) >= low * (1 - 1e-9)
         assert clopper_pearson_upper(c + 1, m, alpha) >= high * (1 - 1e-9)
-
-
-@given(two_counts(2000), claims, st.integers(0, 2**32))
-def test_thinning_never_decreases_a_p_value(counts, epsilon, seed):
-    c1, c2, runs = counts
-    plain = p_values(c1, c2, runs, 0.0, np.random.default_rng(seed))
-    thinned = p_values(c1, c2, runs, epsilon, np.random.default_rng(seed))
-    for p, q in zip(plain, thinned, strict=True):
-        assert 0 <= p <= q * (1 + 1e-9)
-        assert q <= 1
 
 
 @given(two_counts(2000))
@@ -124,13 +111,6 @@ def test_lower_bounds_lie_below_the_plug_in_estimate(counts, alpha, delta, epsil
     assert bound == 0 or f1 - delta > f2 * math.exp(bound)
 
 
-@costly
-@given(two_counts(), levels)
-def test_the_critical_epsilon_is_symmetric_in_the_data_sets(counts, alpha):
-    c1, c2, (m1, m2) = counts
-    assert dpv.critical_epsilon(c1, c2, (m1, m2), alpha) == dpv.critical_epsilon(c2, c1, (m2, m1), alpha)
-
-
 @given(st.integers(1, 6), st.integers(1, 6), levels, levels, st.floats(1, 10))
 def test_a_larger_or_more_certain_region_needs_more_runs(dimension, steps, beta, gamma, factor):
     for size in (scenario_size, exact_scenario_size):
@@ -140,14 +120,3 @@ def test_a_larger_or_more_certain_region_needs_more_runs(dimension, steps, beta,
         assert runs < size(dimension + 1, beta, gamma, steps)
         assert runs < size(dimension, beta, gamma, steps + 1)
     assert exact_scenario_size(dimension, beta, gamma, steps) <= scenario_size(dimension, beta, gamma, steps)
-
-
-@given(claims, st.floats(0.01, 2), st.floats(0.01, 0.99), deltas, levels, st.floats(0.5, 0.99))
-def test_approximate_runs_are_the_fewest_with_the_required_power(epsilon, gap, mass, delta, alpha, target):
-    assume(mass > 2 * delta)
-    true = epsilon + gap
-    runs = approximate_runs(epsilon, true, mass, delta, alpha, target)
-    p2 = (mass - delta) * math.exp(-true)
-    assert power(runs, mass, p2, epsilon, delta, alpha) >= target * (1 - 1e-9)
-    if runs > 1:
-        assert power(runs - 1, mass, p2, epsilon, delta, alpha) < target

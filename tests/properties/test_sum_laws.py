@@ -21,8 +21,7 @@ from dpverify.sampling.count import (
     from_arrays,
     occupied_codes,
 )
-from dpverify.selection.proposals import EXTREMES_KEPT, BinnedScore, BinnedScores, Extremes
-from dpverify.util.arrays import enable_x64
+from dpverify.selection.proposals import BinnedScore, BinnedScores
 
 codes = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5)  # hashed codes use all 64 bits
 split = st.lists(st.integers(0, 400), max_size=6)
@@ -52,14 +51,6 @@ def test_counts_of_blocks_add_up_to_the_counts_of_all_runs(runs, cuts, random):
     assert equal(Counts.merge(parts), whole)
     assert equal(Counts.merge([Counts.merge(parts[:2]), *parts[2:]]), whole)
     assert whole.total == len(runs) == whole.of(occupied_codes(*parts)).sum()
-
-
-@given(arrays(float, st.integers(0, 3 * EXTREMES_KEPT), elements=values), split, st.randoms(use_true_random=False))
-def test_extremes_of_blocks_merge_into_the_extremes_of_all_runs(runs, cuts, random):
-    parts = [Extremes.of(block) for block in np.split(runs, sorted(cuts))]
-    random.shuffle(parts)
-    assert equal(Extremes.merge(parts), Extremes.of(runs))
-    assert equal(Extremes.merge([Extremes.merge(parts[:2]), *parts[2:]]), Extremes.of(runs))
 
 
 @given(
@@ -100,17 +91,3 @@ def test_accumulators_of_several_workers_merge_into_one(runs, cuts, late, random
                 ((numbers, samples),) = one.results()
                 kept = {number: own.tolist() for number, own in zip(numbers.tolist(), samples, strict=True)}
                 assert kept == {block: samples.tolist() for block, samples in blocks}
-
-
-@given(arrays(float, (3 * SIZE, 1, 2), elements=st.floats(-4, 4)), st.permutations(range(3)))
-def test_tables_on_a_device_hold_the_same_counts(runs, order):
-    import jax.numpy as jnp
-
-    sums = Accumulator((CellCounter(PARTITION),))
-    with enable_x64():
-        for block in order:
-            sums.add(block, jnp.asarray(runs[block * SIZE : (block + 1) * SIZE]))
-    (counts,), (again,) = sums.results(), sums.results()
-    assert counts.total == len(runs)
-    assert equal(counts, counts_of(PARTITION.codes(runs)))
-    assert equal(again, counts)  # nothing is added twice

@@ -48,10 +48,6 @@ def test_the_mixture_agrees_with_its_recursion():
         assert combine_versions(log_e[:number], [1.0]).log_value == pytest.approx(np.log(mixture + later))
 
 
-def test_no_version_gives_no_evidence():
-    assert combine_versions([]) == (0.0, 0)
-
-
 def test_false_alarms_over_whole_lives():
     rng = np.random.default_rng(1)
     lives = [lognormal(rng, 300, spread) for spread in (0.5, 1.5, 3.0) for _ in range(300)]
@@ -110,11 +106,6 @@ def test_carried_bets_collect_evidence_of_a_small_fault():
     assert combine_versions(table).log_value > np.log(1 / ALPHA)
     healthy = [[0.0, *carried_log_e_values(version(1.0), 20_000, bet, boundary)] for _ in range(60)]
     assert combine_versions(healthy).log_value < np.log(1 / ALPHA)
-
-
-def test_cells_without_runs_give_no_bet():
-    assert carry_bet(np.array([[10], [10]]), 10, 100, line_boundary(1.0)) is None
-    assert carry_bet(np.array([[10, 0], [0, 10]]), 10, 100, line_boundary(1.0)) is None
 
 
 def test_a_bet_counts_its_own_direction():

@@ -105,17 +105,6 @@ def test_an_object_without_a_value_is_refused_in_one_line():
     assert "\n" not in str(caught.value)
 
 
-def test_a_data_set_without_a_value_needs_no_folder(tmp_path):
-    def mechanism(data, runs, rng):
-        return data.value + rng.laplace(size=runs)
-
-    pair = Plain(value=0, lock=threading.Lock()), Plain(value=1, lock=threading.Lock())
-    small = {"select_runs": 200, "test_runs": 200}
-    assert dpv.verify(mechanism, *pair, **small).epsilon_lower >= 0
-    with pytest.raises(dpv.InputError, match="use no checkpoint folder"):
-        dpv.verify(mechanism, *pair, folder=tmp_path / "folder", **small)
-
-
 @pytest.fixture
 def modules(tmp_path, monkeypatch):
     """A package of the user: a module that imports others in several ways."""
