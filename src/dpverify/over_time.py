@@ -303,19 +303,7 @@ def _train(
     return scores
 
 
-class Winner(NamedTuple):
-    """The selected event of one prefix.
-
-    Attributes
-    ----------
-    judged : JudgedProposal
-        The event.
-    may_prove : bool
-        Whether the test runs may prove anything with it. Alpha is shared by the prefixes for which this is true.
-    """
-
-    judged: JudgedProposal
-    may_prove: bool
+Winner = tuple[JudgedProposal, bool]  # the event of a prefix, and whether the test runs may prove anything with it
 
 
 def _select_at(step: int, scores: list[CountedScore], context: SelectionContext) -> Winner:
@@ -336,10 +324,10 @@ def _select_at(step: int, scores: list[CountedScore], context: SelectionContext)
         judged += [judge(proposal, counts, objective) for proposal in proposals]
     winner = prefer_simpler(judged)
     if objective.is_curve:  # events were judged by their distance from a curve
-        return Winner(winner, True)
+        return winner, True
     if not _may_prove(winner, proposal_runs, objective):
-        return Winner(winner._replace(proposal=_median_event(winner.proposal)), False)
-    return Winner(refine_threshold(winner, histograms[id(winner.proposal.event.partition)], objective), True)
+        return winner._replace(proposal=_median_event(winner.proposal)), False
+    return refine_threshold(winner, histograms[id(winner.proposal.event.partition)], objective), True
 
 
 def _may_prove(winner: JudgedProposal, proposal_runs: int, objective: SelectionObjective) -> bool:
@@ -374,8 +362,8 @@ def _median_event(proposal: Proposal) -> Proposal:
 def _bounding_levels(winners: list[Winner], objective: SelectionObjective, resolution: int | None) -> list[Levels]:
     """Return the level sets of every prefix. At a positive delta all have as many as are best for the last prefix."""
     if resolution is None and objective.delta > 0:
-        resolution = bounding_levels(winners[-1].judged, objective, None).size
-    return [bounding_levels(winner.judged, objective, resolution) for winner in winners]
+        resolution = bounding_levels(winners[-1][0], objective, None).size
+    return [bounding_levels(judged, objective, resolution) for judged, _ in winners]
 
 
 def _freeze(winners: list[Winner], levels: list[Levels]) -> PrefixEvents:
@@ -383,8 +371,8 @@ def _freeze(winners: list[Winner], levels: list[Levels]) -> PrefixEvents:
     views = [one.score for one in levels if isinstance(one.score, PrefixScore)]
     distinct = list({id(view.scores): view.scores for view in views}.values())
     numbers = {id(scores): number for number, scores in enumerate(distinct)}
-    proposals = [winner.judged.proposal for winner in winners]
-    tested = np.array([winner.may_prove for winner in winners])
+    proposals = [judged.proposal for judged, _ in winners]
+    tested = np.array([may_prove for _, may_prove in winners])
     return PrefixEvents(
         tuple(distinct),
         np.array([numbers[id(view.scores)] for view in views]),
@@ -1204,23 +1192,9 @@ SUPPORTED_SETTINGS = {
 DECIDED = (Verdict.REFUTED, Verdict.NO_ANSWER)  # verdicts that end the run at an early look
 
 
-class OverTimeOptions(SettingsChanges, total=False):
-    """The options of `privacy_over_time`, which explains them."""
-
-    epsilon: float | None
-    claim: object
-    log_density: LogDensity | None
-    jointly: bool
-    settings: Settings
-    executor: int | Executor | None
-    folder: str | os.PathLike[str] | None
-    progress: bool | None
-    trust_results: bool
-
-
 @overload
 def privacy_over_time(
-    mechanism: Mechanism, first: object, second: object, delta: float = 0.0, **options: Unpack[OverTimeOptions]
+    mechanism: Mechanism, first: object, second: object, delta: float = 0.0, **options: Any
 ) -> PrivacyOverTime: ...
 @overload
 def privacy_over_time(
@@ -1228,7 +1202,7 @@ def privacy_over_time(
     *,
     delta: float = 0.0,
     pairs: Mapping[str, tuple[object, object]],
-    **options: Unpack[OverTimeOptions],
+    **options: Any,
 ) -> PrivacyTable: ...
 def privacy_over_time(
     mechanism: Mechanism,

@@ -28,7 +28,7 @@ from dpverify.sampling.blocks import SampleSource
 from dpverify.sampling.count import occupied_codes
 from dpverify.stats.boundaries import MAX_EXPONENT
 from dpverify.stats.density import Misfit, delta_from_tail, find_misfit, loss_thresholds, tail_limits
-from dpverify.stats.upper import Frontier, frontier, frontier_bound, smallest_epsilon
+from dpverify.stats.upper import Frontier, delta_upper_bound, frontier, frontier_bound, smallest_epsilon
 from dpverify.util.arrays import Array, array_namespace, enable_x64
 from dpverify.util.checks import check_delta, check_epsilon
 from dpverify.util.formatting import format_count, format_number
@@ -124,6 +124,23 @@ class DensityCertificate(_AllEvents):
         check_epsilon(epsilon)
         thresholds, limits = self._tails
         return min(1.0, max(delta_from_tail(thresholds, one, epsilon) for one in limits))
+
+    def meets_claim(self, claim: Claim | None) -> bool:
+        """Return whether the claim holds for all events, with confidence 1 - alpha.
+
+        The events that are best by the stated density have to keep the claim in the runs, too. So a claim that one of
+        them violates is certified with probability at most alpha, even if the density is wrong by too little to be
+        noticed.
+        """
+        return claim is not None and super().meets_claim(claim) and claim.follows_from(self._excess_upper)
+
+    def _excess_upper(self, epsilon: float) -> float:
+        """Return an upper limit of the excess of {log-ratio > epsilon}, with the next edge, whatever the density is."""
+        above = int(np.searchsorted(self.edges, epsilon)) + 1
+        first, second = self.counts.sum(axis=2)
+        pairs = (first[above:], second[above:]), (second[: first.size - above], first[: first.size - above])
+        counts = [[np.array([side.sum()]) for side in pair] for pair in pairs]
+        return max(delta_upper_bound(a, b, self.runs, epsilon, self.alpha) for a, b in counts)
 
     @functools.cached_property
     def misfit(self) -> Misfit | None:

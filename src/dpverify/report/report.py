@@ -172,7 +172,7 @@ class Report(Tabular):
             return Verdict.MEASURED
         if self.p_value <= self.alpha:
             return Verdict.REFUTED
-        is_certified = self.certificate_counts is not None and self.certificate_counts.meets_claim(self.claim)
+        is_certified = self.certificate is not None and self.certificate.meets_claim(self.claim)
         return Verdict.CERTIFIED if is_certified else Verdict.NOT_REFUTED
 
     @functools.cached_property
