@@ -122,7 +122,7 @@ def test_any_exception_of_the_mechanism_exits_2_and_names_the_place(place, capsy
     line = capsys.readouterr().err
     # Worker processes draw both data sets at the same time, so either can fail first.
     lines = [
-        f"dpverify: the mechanism failed in the test runs of the {side} data set, block 0: {cause}\n"
+        f"dpverify: the mechanism failed in the test runs of the {side} dataset, block 0: {cause}\n"
         for side in (("first", "second") if workers else ("first",))
     ]
     assert line in lines

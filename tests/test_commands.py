@@ -80,7 +80,7 @@ def test_watch_shows_the_evidence_and_stops(capsys, place):
     status, out, err = run(capsys, "watch", "mine.py:Sum()", *PAIR, "--epsilon", "0.3", *few)
     assert status == 1
     assert "REFUTED" in out
-    assert re.search(r"dpverify: \d+ runs per data set: wealth \S+, refuted at 100", err)
+    assert re.search(r"dpverify: \d+ runs per dataset: wealth \S+, refuted at 100", err)
     assert dpv.Report.from_json("report.json").stopped == "refuted"
     assert run(capsys, "watch", "mine.py:Sum()", *PAIR, "--epsilon", "3", *FEW, "--quiet") == (0, "", "")
 

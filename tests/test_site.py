@@ -22,7 +22,7 @@ More about it.
 Parameters
 ----------
 counts : tuple of int
-    The counts, first data set first.
+    The counts, first dataset first.
     A second line.
 delta : float
 
@@ -44,7 +44,7 @@ More about it.
 
 **Parameters**
 
-- `counts` (tuple of int): The counts, first data set first.
+- `counts` (tuple of int): The counts, first dataset first.
     A second line.
 - `delta` (float)
 

@@ -943,7 +943,7 @@ def show_wealth(run: RunContext, runs: int, log_wealth: float) -> None:
         format_number(math.exp(min(x, 700.0))) for x in (log_wealth, log_threshold(run.settings.alpha))
     )
     run.progress.note(f"wealth {wealth}, refuted at {threshold}")
-    LOGGER.info("%s runs per data set: wealth %s, refuted at %s", format_count(runs), wealth, threshold)
+    LOGGER.info("%s runs per dataset: wealth %s, refuted at %s", format_count(runs), wealth, threshold)
 
 
 def region_of(run: RunContext, samples: list[np.ndarray]) -> tuple[Region, np.ndarray]:

@@ -846,7 +846,7 @@ class PrivacyOverTime(_OverTime):
     @property
     def headline(self) -> str:
         """By which step the record is proved to be visible, and what it costs in the end, in one sentence."""
-        subject = self.record or "the difference of the data sets"
+        subject = self.record or "the difference of the datasets"
         if self.voiding:
             return f"{subject}: no answer; {self.voiding[0].value}"
         if self.start is None:
@@ -869,7 +869,7 @@ class PrivacyOverTime(_OverTime):
         assert self.claim is not None
         claim, confidence = self.claim.describe(), f"confidence {format_confidence(self.alpha)}"
         if self.voiding:
-            return f"{claim}: no conclusion is possible"
+            return f"{claim}: no verdict"
         if self.refuted_from is not None:
             return f"{claim}: refuted from step {self.refuted_from} on{self.sharper_test()}; {confidence}"
         if self.verdict is Verdict.CERTIFIED:
@@ -1088,7 +1088,7 @@ class PrivacyTable(_OverTime):
         sharper = next(filter(None, (curve.sharper_test() for curve in self.curves if curve.refuted)), "")
         levels = f"each at its own alpha, {len(self.certain)} together (Holm, alpha {format_number(self.alpha)})"
         wordings = {
-            Verdict.NO_ANSWER: f"no conclusion is possible for {{}} of {number}",
+            Verdict.NO_ANSWER: f"no verdict for {{}} of {number}",
             Verdict.REFUTED: f"refuted for {{}} of {number}{sharper}, {levels}",
             Verdict.CERTIFIED: f"certified for {{}} of {number}",
             Verdict.NOT_REFUTED: f"not refuted for {{}} of {number}, which does not prove that it holds",
@@ -1171,7 +1171,7 @@ def runs_phrase(curves: Sequence[PrivacyOverTime]) -> str:
     number = fewest if fewest == most else f"{fewest} to {most}"
     planned = curves[0].settings.test_runs
     early = any(curve.runs < planned for curve in curves)
-    return f"{number}{f' of at most {format_count(planned)}' if early else ''} test runs per data set"
+    return f"{number}{f' of at most {format_count(planned)}' if early else ''} test runs per dataset"
 
 
 def other_findings(curves: Sequence[PrivacyOverTime]) -> list[str]:
@@ -1313,7 +1313,7 @@ def privacy_over_time(
             if curves[-1].steps != curves[0].steps:
                 raise InputError(
                     f"pairs: found outputs of {curves[0].steps} and {curves[-1].steps} steps for {curves[0].record!r} "
-                    f"and {curves[-1].record!r}; expected equal lengths; use data sets of one horizon"
+                    f"and {curves[-1].record!r}; expected equal lengths; use datasets of one horizon"
                 )
     return PrivacyTable(tuple(curves), jointly)
 
@@ -1369,7 +1369,7 @@ def measure_pair(
                 "coordinates), for example numpy.array(path)[:, None]; or use verify"
             )
         if Diagnostic.SAME_DATA in diagnostics:
-            raise InputError(f"data sets{about}: {Diagnostic.SAME_DATA.value}")
+            raise InputError(f"datasets{about}: {Diagnostic.SAME_DATA.value}")
         if any(diagnostic.voids for diagnostic in diagnostics):  # no number of runs gives an answer
             run = shorten_run(run)
             diagnostics += (Diagnostic.SHORTENED,)

@@ -79,7 +79,7 @@ def letters(data, runs, rng):
 
 
 def test_the_name_of_a_file_as_a_data_set_is_named_if_the_mechanism_fails(tmp_path):
-    advice = "; the data set is the text {}; read the file first, for example with numpy.loadtxt"
+    advice = "; the dataset is the text {}; read the file first, for example with numpy.loadtxt"
     assert failure(mean, "a.csv", "b.csv").endswith(advice.format("'a.csv'"))
     assert failure(mean, Path("a.npy"), Path("b.npy")).endswith(advice.format("'a.npy'"))
     (tmp_path / "a").touch()

@@ -159,7 +159,7 @@ def test_an_array_cannot_be_changed():
         data -= data.mean()
         return laplace(data, runs, rng)
 
-    with pytest.raises(dpv.MechanismError, match=r"first data set, block 0: ValueError: .* read-only"):
+    with pytest.raises(dpv.MechanismError, match=r"first dataset, block 0: ValueError: .* read-only"):
         dpv.verify(centres, ZERO, ONE, **SMALL)
 
 

@@ -110,7 +110,7 @@ def test_collected_samples_are_the_samples_of_their_blocks():
 @pytest.mark.parametrize("executor", [None, 2])
 def test_a_failing_block_is_named_and_keeps_its_cause(executor):
     with pytest.raises(
-        dpv.MechanismError, match="test runs of the second data set, block 3: ZeroDivisionError"
+        dpv.MechanismError, match="test runs of the second dataset, block 3: ZeroDivisionError"
     ) as problem:
         dpv.verify(fails_at_block_three, ZERO, ONE, executor=executor, **SMALL)
     error = problem.value

@@ -184,7 +184,7 @@ OTHER_CALLS = [
     ((laplace, ZERO, ONE), {"error": dpv.rmse(ZERO)}, "found another error"),
     ((laplace, ZERO, ONE), {"error": lambda samples: samples[:, 0, 0]}, "found another error"),
     ((laplace, ZERO, ONE), {"log_lipschitz": 1.0}, "found another log_lipschitz"),
-    ((laplace, ZERO, 2 * ONE), {}, "found another second data set"),
+    ((laplace, ZERO, 2 * ONE), {}, "found another second dataset"),
     ((twice_the_noise, ZERO, ONE), {}, "found the runs of another mechanism"),
 ]
 

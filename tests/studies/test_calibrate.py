@@ -85,7 +85,7 @@ def test_a_family_whose_epsilon_jumps_is_refused():
 
 def test_a_voiding_diagnostic_stops_the_calibration():
     data = np.zeros(1)
-    with pytest.raises(dpv.InputError, match=r"family\(0.5\): both data sets are equal"):
+    with pytest.raises(dpv.InputError, match=r"family\(0.5\): both datasets are equal"):
         dpv.calibrate(Response, (0.5, 0.99), data, data, 1.0, DELTA, **FEW)
 
 

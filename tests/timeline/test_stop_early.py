@@ -31,7 +31,7 @@ def test_a_false_claim_ends_the_run_at_an_early_look(refuted):
     assert refuted.runs == 4000
     assert refuted.counts.sum(-1).tolist() == [[4000] * 3] * 2
     assert 0.2 < refuted.final <= 2.0
-    assert "4 000 of at most 64 000 test runs per data set" in str(refuted)
+    assert "4 000 of at most 64 000 test runs per dataset" in str(refuted)
 
 
 def test_the_bounds_of_a_look_have_its_share_of_alpha(refuted):

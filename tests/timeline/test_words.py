@@ -27,8 +27,8 @@ def unproved():
 
 
 def test_without_a_lower_bound_nothing_is_called_proved(unproved, tmp_path):
-    assert unproved.headline == f"nothing is proved about the difference of the data sets: {NOTHING}"
-    assert f"Nothing is proved about the difference of the data sets: {NOTHING}." in page_of(unproved, tmp_path)
+    assert unproved.headline == f"nothing is proved about the difference of the datasets: {NOTHING}"
+    assert f"Nothing is proved about the difference of the datasets: {NOTHING}." in page_of(unproved, tmp_path)
     table = dpv.PrivacyTable((dataclasses.replace(unproved, record="reading 1"),), False)
     assert table.headline == f"nothing is proved about reading 1: {NOTHING}"
 
@@ -36,7 +36,7 @@ def test_without_a_lower_bound_nothing_is_called_proved(unproved, tmp_path):
 def test_the_step_of_a_proof_is_not_called_the_first_visible_step(tmp_path):
     second = DATA + np.array([[1e-6], [3.0], [0.0]])  # visible at step 0 already, but these runs cannot show it
     result = dpv.privacy_over_time(laplace_stream, DATA, second, **RUNS)
-    assert "the difference of the data sets leaks by step 1: epsilon at least" in str(result)
+    assert "the difference of the datasets leaks by step 1: epsilon at least" in str(result)
     assert "first proved loss: step 1" in page_of(result, tmp_path)
 
 

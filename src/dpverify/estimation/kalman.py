@@ -367,7 +367,7 @@ class GaussianStream(ABC):
         factor = one.factor
         if factor.shape != two.factor.shape or not np.allclose(factor, two.factor, rtol=1e-9, atol=0.0):
             raise InputError(
-                "data: found data sets with different covariances of the output; expected equal lengths and the same "
+                "data: found datasets with different covariances of the output; expected equal lengths and the same "
                 "missing readings; use privacy_over_time or verify, which need no closed form"
             )
         whole = GaussianTruth(one.mean, two.mean, factor @ factor.T, 0.0, factor)

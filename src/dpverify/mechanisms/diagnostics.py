@@ -66,7 +66,7 @@ class Diagnostic(enum.Enum):
     (True, False)
     """
 
-    SAME_DATA = "both data sets are equal, so no event can distinguish them; pass two different data sets"
+    SAME_DATA = "both datasets are equal, so no event can distinguish them; pass two different datasets"
     CHANGED_DATA = (
         "the mechanism modifies its input data, so later runs depend on earlier ones; let it work on a copy of the data"
     )
@@ -86,10 +86,7 @@ class Diagnostic(enum.Enum):
         "blocks that threads drew at the same time differ from the same blocks drawn alone, so the mechanism is not "
         "thread-safe; keep no state on the mechanism, or use processes: executor=4"
     )
-    SHORTENED = (
-        "because the test is void, at most 1 000 runs per data set were drawn in each stage; the settings of this "
-        "report state these numbers"
-    )
+    SHORTENED = "stopped at 1 000 runs per dataset and stage, because the test is void"
     PILOT_LIMITED = (
         "memory limits the pilot runs of such large outputs, so the scenario guarantee of the region does not hold "
         "jointly over all steps; the mass of the region is bounded from the test runs, and no privacy bound depends on "
@@ -99,9 +96,9 @@ class Diagnostic(enum.Enum):
         "the number of runs in an event varies more between blocks, or between positions in a block, than independent "
         "runs allow; draw new noise for every run, and share no random number between runs or calls"
     )
-    IDENTICAL_OUTPUTS = "every run of both data sets gave the same output"
+    IDENTICAL_OUTPUTS = "every run of both datasets gave the same output"
     DETERMINISTIC_OUTPUTS = (
-        "all pilot runs of a data set gave one output, and the outputs of the two data sets differ; if the mechanism "
+        "all pilot runs of a dataset gave one output, and the outputs of the two datasets differ; if the mechanism "
         "is deterministic, it violates every epsilon"
     )
     UNSEEDED = "the mechanism cannot be seeded, so the numbers of this report cannot be reproduced exactly"
@@ -166,7 +163,7 @@ def describe_failure(mechanism: Mechanism, data: object, problem: BaseException)
     if isinstance(problem, CallableOutput):
         cause += _call_first(mechanism)
     if isinstance(problem, ValueError) and "read-only" in cause:
-        cause += "; data sets are read-only, so that no run can change the data of the next; work on a copy"
+        cause += "; datasets are read-only, so that no run can change the data of the next; work on a copy"
     return cause + _read_first(data)
 
 
@@ -189,7 +186,7 @@ def _read_first(data: object) -> str:
     name = os.fsdecode(data)
     if not name.endswith(DATA_SUFFIXES) and not is_readable(Path(name)):
         return ""
-    return f"; the data set is the text {shorten(name)}; read the file first, for example with numpy.loadtxt"
+    return f"; the dataset is the text {shorten(name)}; read the file first, for example with numpy.loadtxt"
 
 
 def _call_first(mechanism: Mechanism) -> str:

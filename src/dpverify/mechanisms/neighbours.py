@@ -247,7 +247,7 @@ def _pairs(stream: np.ndarray, added: np.ndarray, places: Mapping[str, tuple[obj
         if np.ma.getmaskarray(stream)[place].all():  # type: ignore[index]
             continue
         if are_equal(second, stream):
-            raise InputError("change: found a change of 0 for a record; expected two different data sets")
+            raise InputError("change: found a change of 0 for a record; expected two different datasets")
         pairs[name] = stream.copy(), second
     if not pairs:
         raise InputError("data: found only missing readings; expected at least one that is not masked")
@@ -332,7 +332,7 @@ def group(
             if not any(are_equal(_take(table, [member]), value) for member in members):
                 pairs[f"{_name(table, members)} value {number}"] = copy.copy(table), _replace(table, members, value)
     if not pairs:
-        raise InputError("values: found no value that differs from the records; expected two different data sets")
+        raise InputError("values: found no value that differs from the records; expected two different datasets")
     return pairs
 
 
@@ -697,7 +697,7 @@ def _compare_lengths(a: np.ndarray, b: np.ndarray) -> DataDifference:
     if not np.array_equal(np.delete(longer, row, 0), shorter):
         return DataDifference(Relation.OTHER, text)
     side = "first" if longer is a else "second"
-    return DataDifference(Relation.ONE_MORE_ROW, f"row {row} is in the {side} data set only; {text}")
+    return DataDifference(Relation.ONE_MORE_ROW, f"row {row} is in the {side} dataset only; {text}")
 
 
 def _listed_records(data: Any) -> list[tuple[str, object]] | None:
@@ -721,7 +721,7 @@ def _compare_records(first: list[tuple[str, object]], second: list[tuple[str, ob
         place = next((number for number, (one, other) in pairs if not _same(one[1], other[1])), len(shorter))
         rest = zip(longer[place + 1 :], shorter[place:], strict=True)
         if all(_same(one[1], other[1]) for one, other in rest):
-            return DataDifference(Relation.ONE_MORE_ROW, f"{longer[place][0]} is in the {side} data set only")
+            return DataDifference(Relation.ONE_MORE_ROW, f"{longer[place][0]} is in the {side} dataset only")
     if len(first) != len(second):
         noun = (*first, *second)[0][0].partition(" ")[0]
         return DataDifference(Relation.OTHER, f"{format_count(len(first))} and {format_count(len(second))} {noun}s")

@@ -63,7 +63,7 @@ class Verdict(enum.Enum):
     CERTIFIED = "an upper bound over all events meets the claim, under the stated assumption"
     NOT_REFUTED = "no event was found that violates the claim; this does not prove that the claim holds"
     MEASURED = "no claim was stated, so none was tested; the bounds on epsilon follow"
-    NO_ANSWER = "no conclusion is possible: the mechanism or the pair of data sets is not fit for this test"
+    NO_ANSWER = "no verdict: this mechanism, or this pair of datasets, cannot be tested as it is"
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def draw_block(source: SampleSource, stage: str, side: int, block: int) -> Array
 
 def mechanism_error(source: SampleSource, stage: str, side: int, block: int, problem: BaseException) -> MechanismError:
     """Return the error that names the block and the cause of a failure, with advice for frequent mistakes."""
-    where = f"in the {STAGE_WORDS[stage]} of the {SIDES[side]} data set, block {block}"
+    where = f"in the {STAGE_WORDS[stage]} of the {SIDES[side]} dataset, block {block}"
     cause = describe_failure(source.mechanism, source.data[side], problem)
     return MechanismError(f"the mechanism failed {where}: {cause}", stage, side, block)
 

@@ -386,7 +386,7 @@ def check_sources(
     if seeded or trusted:
         if changed:
             note = f"{checkpoint.folder}: {describe_changes(changed)} since the folder was started; its results are "
-            reason = "used, because 64 runs per data set are the same; a rarer change of the mechanism is not noticed"
+            reason = "used, because 64 runs per dataset are the same; a rarer change of the mechanism is not noticed"
             checkpoint.source_note = note + (reason if seeded else "trusted")
             if not trusted:
                 warnings.warn(checkpoint.source_note, DPVerifyWarning, stacklevel=5)

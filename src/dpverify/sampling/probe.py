@@ -493,7 +493,7 @@ def run_identity(
     """Return what identifies a run: settings, data sets, and what the mechanism and the error function compute."""
     identity = {**settings.identity, **call}
     for side, data in zip(SIDES, source.data, strict=True):
-        identity[f"{side} data set"] = fingerprint(data)
+        identity[f"{side} dataset"] = fingerprint(data)
     seeded = is_seeded(source.mechanism)
     identity["seeded"] = seeded
     # An error function is identified by its values on the probe runs, or by its name if these cannot be reproduced.
@@ -578,7 +578,7 @@ def plan_pilot(settings: Settings, shape: tuple[int, int], is_encoded: bool = Fa
     if smallest > most:
         raise InputError(
             f"pilot runs: found outputs of {steps} x {dimension} numbers, of which {format_count(smallest)} runs take "
-            f"{format_bytes(smallest * run_bytes)} per data set; expected at most {format_bytes(MAX_PILOT_BYTES)}; "
+            f"{format_bytes(smallest * run_bytes)} per dataset; expected at most {format_bytes(MAX_PILOT_BYTES)}; "
             "return fewer steps or coordinates, or raise dpverify.sampling.probe.MAX_PILOT_BYTES"
         )
     per_step = exact_scenario_size(dimension, settings.beta, settings.gamma)

@@ -371,7 +371,7 @@ def unanswered_sentences(rows: Iterable[Mapping[str, Any]], identity: Sequence[s
     Examples
     --------
     >>> unanswered_sentences([{"mechanism": "sum", "pair": "near", "diagnostic": "SAME_DATA"}], ["mechanism", "pair"])
-    ['No answer for sum near: both data sets are equal, so no event can distinguish them.']
+    ['No answer for sum near: both datasets are equal, so no event can distinguish them.']
     """
     named: dict[str, list[str]] = {}
     for row in rows:

@@ -232,7 +232,7 @@ def check_count_columns(counts1: ArrayLike, counts2: ArrayLike, runs: Runs) -> t
     shapes = columns[0].shape, columns[1].shape
     if shapes[0] != shapes[1] or len(shapes[0]) != 1:
         raise InputError(
-            f"counts: found shapes {shapes[0]} and {shapes[1]}; expected one number per cell, for both data sets alike"
+            f"counts: found shapes {shapes[0]} and {shapes[1]}; expected one number per cell, for both datasets alike"
         )
     for counts, number in zip(columns, runs_per_side(runs), strict=True):
         if not ((counts >= 0).all() and counts.sum() <= number):
