@@ -30,7 +30,6 @@ values = st.floats(-1e300, 1e300)
 PILOT = np.random.default_rng(0).standard_normal((60, 1, 2))
 PARTITION = grid(dpv.high_likely_set(PILOT), PILOT, 3)
 BINNED_SCORE = BinnedScore(Linear(np.ones(2)), np.linspace(-1, 1, 5))
-SIZE = 50  # of a block on a device; one size needs one compilation
 
 
 def counts_of(block):
@@ -63,7 +62,7 @@ def test_accumulators_of_several_workers_merge_into_one(runs, cuts, late, random
     """Blocks in any order, added by two workers that send their arrays, compared with all blocks in sequence."""
     blocks = [(i, block) for i, block in enumerate(np.split(runs, sorted(cuts))) if len(block)]
     levels = CellCounter(Levels(BINNED_SCORE.score, BINNED_SCORE.edges))
-    measure = (CellCounter(PARTITION), BinnedScores.of([BINNED_SCORE]), levels, MeanError(lambda x: x.sum((1, 2))))
+    measure = (CellCounter(PARTITION), BinnedScores((BINNED_SCORE,)), levels, MeanError(lambda x: x.sum((1, 2))))
     for statistics in (measure, (KeptSamples(),)):
         serial, *workers = (Accumulator(statistics) for _ in range(3))
         for block, samples in blocks:
