@@ -303,9 +303,8 @@ class Approximate(_Parametric):
 
     def describe_violation(self, factor: float, event: str = "the witness") -> str:
         """Return a violation of the claim by a factor on an event, in words."""
-        if self.delta > 0:
-            return _Claim.describe_violation(self, factor, event)
-        return super().describe_violation(factor, event)
+        kind = _Claim if self.delta > 0 else _Parametric
+        return kind.describe_violation(self, factor, event)
 
     def lower_bound(self, c1: int, c2: int, runs: int, alpha: float) -> float:
         """Return a certified lower bound on epsilon at this delta."""
@@ -541,12 +540,6 @@ def make_profile(lines: Lines, text: str) -> Profile:
     return Profile(tuple(lines.epsilons.tolist()), tuple(lines.deltas.tolist()), text)
 
 
-def _check_positive(name: str, value: object) -> float:
-    """Return the value; raise InputError unless it is a finite number of at least 0."""
-    check_epsilon(value, name)
-    return float(value)  # type: ignore[arg-type]
-
-
 def pure(epsilon: float) -> Approximate:
     """Return the claim of pure differential privacy.
 
@@ -568,7 +561,7 @@ def approximate(epsilon: float, delta: float) -> Approximate:
     True
     """
     check_delta(delta)
-    return Approximate(_check_positive("epsilon", epsilon), float(delta))
+    return Approximate(check_epsilon(epsilon), float(delta))
 
 
 def points(pairs: Iterable[tuple[float, float]]) -> Profile:
@@ -600,7 +593,7 @@ def gaussian(mu: float) -> Gaussian:
     >>> round(float(gaussian(1.0).boundary(0.7)), 3)
     0.936
     """
-    return Gaussian(_check_positive("mu", mu))
+    return Gaussian(check_epsilon(mu, "mu"))
 
 
 def zcdp(rho: float) -> ZCDP:
@@ -611,7 +604,7 @@ def zcdp(rho: float) -> ZCDP:
     >>> round(float(zcdp(0.5).boundary(0.1)), 3)
     0.484
     """
-    return ZCDP(_check_positive("rho", rho))
+    return ZCDP(check_epsilon(rho, "rho"))
 
 
 def renyi(order: float, epsilon: float) -> Renyi:
@@ -624,7 +617,7 @@ def renyi(order: float, epsilon: float) -> Renyi:
     """
     if not (is_real_number(order) and order > 1):
         raise InputError(f"order: found {shorten(order)}; expected a finite number above 1; order infinity is pure")
-    return Renyi(float(order), _check_positive("epsilon", epsilon))
+    return Renyi(float(order), check_epsilon(epsilon))
 
 
 def profile(delta_of_epsilon: object) -> Profile:

@@ -75,6 +75,8 @@ class Checkpoint:
     ----------
     folder : pathlib.Path or None
         The folder.
+    is_started : bool
+        Whether a run has used the folder before.
     resumed : bool
         Whether anything was read from the folder.
     problem : str or None
@@ -85,17 +87,13 @@ class Checkpoint:
 
     def __init__(self, folder: Path | None = None):
         self.folder = folder
+        self.is_started = folder is not None and (folder / OWNER_FILE).exists()
         self.resumed = False
         self.problem: str | None = None
         self.source_note: str | None = None
         self._owner = ""
         self._steps: Counter[str] = Counter()
         self._last_save, self._save_seconds = time.monotonic(), 0.0
-
-    @property
-    def is_started(self) -> bool:
-        """Whether a run has used the folder before."""
-        return self.folder is not None and (self.folder / OWNER_FILE).exists()
 
     def acquire(
         self, run: dict[str, Any], about: Mapping[str, object], sources: SourceHashes | None = None

@@ -259,8 +259,9 @@ def counts_from_table(table: Array) -> Counts:
 
 def count_cells(partition: Cells, samples: Array) -> Counts:
     """Count the runs in each cell of a partition."""
-    counter = CellCounter(partition)
-    return counter.merge([move_to_host(counter.measure(Block(samples)))])
+    accumulator = Accumulator((CellCounter(partition),))
+    accumulator.add(0, samples)
+    return accumulator.results()[0]
 
 
 class EventTables(NamedTuple):
@@ -380,7 +381,10 @@ class BlockChecker(NamedTuple):
         for one in self.events:
             inside, own = one.indicators(samples, known, counted)
             events, levels = [*events, inside], levels + own
-        at = xp.concatenate([count_positions(event if counted is None else event & counted) for event in events]).T
+        inside = xp.concatenate(events)
+        inside = inside if counted is None else inside & counted
+        padding = xp.zeros((len(inside), -inside.shape[1] % POSITIONS), bool)
+        at = xp.concatenate([inside, padding], 1).reshape(len(inside), -1, POSITIONS).sum(1).T
         return EventTables((xp.arange(ROWS) == row)[:, None] * at.sum(0), at, levels)
 
 
@@ -389,20 +393,6 @@ def _compiled_tables() -> Callable[..., Any]:
     import jax
 
     return jax.jit(BlockChecker.tables)
-
-
-def count_positions(inside: Array) -> Array:
-    """Return the number of true values at each position modulo 64, for each row of an array (events, runs).
-
-    Examples
-    --------
-    >>> count_positions(np.array([[True, False] * 64]))[0, :4].tolist()
-    [2, 0, 2, 0]
-    """
-    xp, surplus = array_namespace(inside), -inside.shape[1] % POSITIONS
-    if surplus:
-        inside = xp.concatenate([inside, xp.zeros((len(inside), surplus), bool)], 1)
-    return inside.reshape(len(inside), -1, POSITIONS).sum(1)
 
 
 def runs_are_dependent(*sides: Sequence[EventTables]) -> bool:
@@ -451,8 +441,9 @@ class Accumulator:
         """Return the merged result of each statistic; empty without blocks."""
         if not all(self._results):
             return []
-        pairs = zip(self._statistics, move_to_host(self._results), strict=True)
-        merged = [statistic.merge(own) for statistic, own in pairs]
+        jax = sys.modules.get("jax")
+        on_host = self._results if jax is None else jax.device_get(self._results)  # waits for the device
+        merged = [statistic.merge(own) for statistic, own in zip(self._statistics, on_host, strict=True)]
         self._results = [[result] for result in merged]
         return merged
 
@@ -460,12 +451,6 @@ class Accumulator:
 def _size(result: Any) -> int:
     """Return how many numbers a result holds."""
     return sum(map(_size, result)) if isinstance(result, (tuple, list)) else result.size
-
-
-def move_to_host(results: Any) -> Any:
-    """Return results with NumPy arrays; waits for computations on a device."""
-    jax = sys.modules.get("jax")
-    return results if jax is None else jax.device_get(results)
 
 
 def as_arrays(result: Any, arrays: list[np.ndarray]) -> Any:

@@ -360,29 +360,25 @@ def probe_mechanism(source: SampleSource, runs: int = 1) -> tuple[SampleSource, 
         The source with its final block size, shape and device; and the pilot blocks that were drawn with that size.
     """
     try:
-        return _draw_first_blocks(source, runs)
+        output = call_mechanism(source, "pilot", 0, 0)
+        samples = validate_block(source, "pilot", 0, 0, output)
+        steps, dimension = samples.shape[1:]
+        block = fitting_block_size(source.block, steps * dimension * samples.dtype.itemsize, on_accelerator(samples))
+        drawn: PilotBlocks = {}
+        if block == source.block:
+            drawn[0, 0] = samples if is_jax(samples) else np.array(samples)
+        device = "cpu"
+        if is_jax(output):
+            place = next(iter(output.devices()))  # type: ignore[attr-defined]
+            device = f"{place.platform}:{place.id}"
+        probed = source._replace(block=block, shape=(steps, dimension), device=device)
+        for side in (0, 1):
+            pilot_runs(probed, side, range(-(-runs // block)), drawn)
     except MechanismError as problem:
         if not isinstance(problem.__cause__, StructuredOutput) or isinstance(source.mechanism, Encoded):
             raise
-        return _draw_first_blocks(with_encoding(source), runs)
-
-
-def _draw_first_blocks(source: SampleSource, runs: int) -> tuple[SampleSource, PilotBlocks]:
-    output = call_mechanism(source, "pilot", 0, 0)
-    samples = validate_block(source, "pilot", 0, 0, output)
-    steps, dimension = samples.shape[1:]
-    block = fitting_block_size(source.block, steps * dimension * samples.dtype.itemsize, on_accelerator(samples))
-    drawn: PilotBlocks = {}
-    if block == source.block:
-        drawn[0, 0] = samples if is_jax(samples) else np.array(samples)
-    device = "cpu"
-    if is_jax(output):
-        place = next(iter(output.devices()))  # type: ignore[attr-defined]
-        device = f"{place.platform}:{place.id}"
-    source = source._replace(block=block, shape=(steps, dimension), device=device)
-    for side in (0, 1):
-        pilot_runs(source, side, range(-(-runs // block)), drawn)
-    return source, drawn
+        return probe_mechanism(with_encoding(source), runs)
+    return probed, drawn
 
 
 def with_encoding(source: SampleSource) -> SampleSource:

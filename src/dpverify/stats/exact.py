@@ -260,11 +260,10 @@ def rejection_region(
     """Return the region of the observed pair; the free parameter is epsilon if `ratio` is None, else delta."""
     z = float(-scipy.special.ndtri(min(alpha, MAX_ORDERING_LEVEL)))  # z only orders the pairs: any z > 0 is valid
     root, standard_error = score_root(c1, c2, runs, z, ratio, delta)
-    claim = (math.exp(root), delta) if ratio is None else (ratio, root)
-
-    def least_first(first_counts: FloatArray) -> FloatArray:
-        return least_first_count(first_counts, runs, z, *claim) if root > -math.inf else np.zeros_like(first_counts)
-
+    least_first: Callable[[FloatArray], FloatArray] = np.zeros_like
+    if root > -math.inf:
+        claim = {"ratio": math.exp(root), "delta": delta} if ratio is None else {"ratio": ratio, "delta": root}
+        least_first = functools.partial(least_first_count, runs=runs, z=z, **claim)
     return _monotone_region(c1, c2, runs, alpha, least_first, root, standard_error)
 
 

@@ -71,8 +71,8 @@ def check_probability(name: str, value: object) -> None:
         raise InputError(f"{name} must be a number between 0 and 1, not {shorten(value)}")
 
 
-def check_epsilon(epsilon: object, name: str = "epsilon") -> None:
-    """Raise InputError unless epsilon is a finite number of at least 0.
+def check_epsilon(epsilon: object, name: str = "epsilon") -> float:
+    """Return epsilon; raise InputError unless it is a finite number of at least 0.
 
     Examples
     --------
@@ -82,6 +82,7 @@ def check_epsilon(epsilon: object, name: str = "epsilon") -> None:
     """
     if not (is_real_number(epsilon) and epsilon >= 0):
         raise InputError(f"{name} must be 0 or more and finite, not {shorten(epsilon)}")
+    return float(epsilon)
 
 
 def check_delta(delta: object, name: str = "delta") -> None:
