@@ -271,7 +271,7 @@ def test_the_manifest_of_the_documentation(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text("NoisySum = tracker = pair_at = print")
     for name in ("first.csv", "second.csv"):
         (tmp_path / name).write_text("1,2")
-    first, second = read_manifest("claims.toml").claims
+    first, second = read_manifest("claims.toml").combinations
     assert (first.name, first.detects, second.name) == ("sum-one_person", 1.25, "tracker-step-3")
     assert first.settings.alpha == 0.025
     assert second.claim == dpv.claims.approximate(0.8, 1e-6)

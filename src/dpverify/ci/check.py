@@ -34,7 +34,7 @@ from dpverify.mechanisms.diagnostics import Diagnostic
 from dpverify.report.report import load_pages
 from dpverify.report.statements import Verdict
 from dpverify.studies.engine import JOB_KEY, Engine, Outcome, open_engine
-from dpverify.studies.loading import Combination, integer_hint
+from dpverify.studies.loading import Combination, integer_hint, result_folder
 from dpverify.studies.study import write_report_page
 from dpverify.studies.tables import (
     FAILED,
@@ -206,9 +206,7 @@ def run_check(
     >>> temporary.cleanup()
     """
     path = Path(path)
-    target = path.with_suffix("") if folder is None else Path(folder)
-    if target == path:
-        raise InputError(f"{path} must end in .toml, or pass folder=")
+    target = result_folder(path, folder)
     claims, timeout = read_manifest(path)
     history = target / "history.json" if history is None else history
     try:

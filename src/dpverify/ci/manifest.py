@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from dpverify.claims import resolve_claim
 from dpverify.errors import InputError
-from dpverify.report.power import DETECTS, check_detects
-from dpverify.report.statements import check_claim
 from dpverify.settings import Settings
 from dpverify.studies.loading import (
     ENTRY_NAME,
     MAX_NAME_LENGTH,
     Combination,
+    Plan,
     Table,
     Variant,
     check_timeout,
-    load_claim,
+    read_claim,
     read_document,
     read_entries,
     read_settings,
@@ -34,14 +31,7 @@ CLAIM_KEYS = ("name", "mechanism", "pair", "epsilon", "delta", "claim", "detects
 PAGE = "docs/checks.md"
 
 
-class Manifest(NamedTuple):
-    """The claims of a manifest, and the time limit of each in seconds."""
-
-    claims: tuple[Combination, ...]
-    timeout: float | None
-
-
-def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+def read_manifest(path: str | os.PathLike[str]) -> Plan:
     """Return the claims of a manifest; raise InputError, with one line, if the file cannot be used.
 
     `alpha` of the settings is the probability that any true claim of the file is refuted. Each of n claims is tested at
@@ -68,7 +58,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
                 f"{path}: claim {number}: found the name {claim.name} again; expected another one; add name = ..."
             )
         claims.append(claim)
-    return Manifest(tuple(claims), check_timeout(document.get("timeout")))
+    return Plan(tuple(claims), check_timeout(document.get("timeout")))
 
 
 def _single(entry: str, variants: list[Variant]) -> Variant:
@@ -102,15 +92,10 @@ def _read_claim(
             f"{where}: found name {shorten(name)}; expected at most {MAX_NAME_LENGTH} letters, digits and the "
             "characters _ . -"
         )
-    values: dict[str, Any] = {"delta": 0.0, "epsilon": None, "claim": None, "detects": DETECTS, **table}
     try:
-        stated = None if values["claim"] is None else load_claim(values["claim"], base)
-        claim, delta = resolve_claim(values["epsilon"], values["delta"], stated)
+        claim, delta, detects = read_claim(table, settings, base)
         if claim is None:
             raise InputError("there is no claim; set epsilon or claim")
-        check_claim(settings, None, delta, claim)
-        if "detects" in table:
-            check_detects(values["detects"], claim)
     except InputError as problem:
         raise InputError(f"{where}: {problem}") from None
-    return Combination(name, mechanism, pair, claim, delta, settings, values["detects"], {"name": name})
+    return Combination(name, mechanism, pair, claim, delta, settings, detects, {"name": name})

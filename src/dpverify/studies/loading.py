@@ -21,6 +21,7 @@ import tomllib
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -33,6 +34,8 @@ from dpverify.errors import InputError, describe_exception
 from dpverify.mechanisms.diagnostics import CALL_ORDER
 from dpverify.mechanisms.outputs import rmse
 from dpverify.mechanisms.protocol import Mechanism, accepts_arguments
+from dpverify.report.power import DETECTS, check_detects
+from dpverify.report.statements import check_claim
 from dpverify.settings import Settings
 from dpverify.studies.engine import Job, planned_runs
 from dpverify.util.arrays import Array
@@ -427,6 +430,41 @@ class Combination(NamedTuple):
         options = {"error": error} if self.claim is not None else {"error": error, "delta": self.delta}
         mechanism = self.mechanism.mechanism
         return Job(self.name, mechanism, first, second, self.claim, self.settings, options, self.columns, self.detects)
+
+
+class Plan(NamedTuple):
+    """The combinations of a TOML file in the order of the table, and the time limit of each in seconds."""
+
+    combinations: tuple[Combination, ...]
+    timeout: float | None
+
+
+def result_folder(path: str | PathLike[str], folder: str | PathLike[str] | None) -> Path:
+    """Return the folder for the results of a TOML file: the given one, or the path of the file without `.toml`."""
+    path = Path(path)
+    target = Path(folder) if folder is not None else path.with_suffix("") if path.name else path
+    if target == path:
+        raise InputError(f"{path} must end in .toml, or pass folder=")
+    return target
+
+
+class Stated(NamedTuple):
+    """A claim, the delta at which epsilon is bounded, and the factor by which a violation has to be noticed."""
+
+    claim: Claim | None
+    delta: float
+    detects: float
+
+
+def read_claim(table: Table, settings: Settings, base: Path) -> Stated:
+    """Return what a table with the keys epsilon, delta, claim and detects states, after checking it."""
+    values: dict[str, Any] = {"epsilon": None, "delta": 0.0, "claim": None, "detects": DETECTS, **table}
+    stated = None if values["claim"] is None else load_claim(values["claim"], base)
+    claim, delta = claims.resolve_claim(values["epsilon"], values["delta"], stated)
+    check_claim(settings, None, delta, claim)
+    if "detects" in table:
+        check_detects(values["detects"], claim)
+    return Stated(claim, delta, values["detects"])
 
 
 def check_timeout(seconds: object) -> float | None:

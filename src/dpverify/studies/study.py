@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dpverify.claims import resolve_claim
 from dpverify.errors import DPVerifyWarning, FolderError, InputError
-from dpverify.report.power import DETECTS, check_detects
 from dpverify.report.report import Report, load_pages
-from dpverify.report.statements import Verdict, check_claim
+from dpverify.report.statements import Verdict
 from dpverify.sampling.checkpoint import LOCK_FILE, OWNER_FILE, Checkpoint, open_checkpoint
 from dpverify.settings import type_one_error_factor
 from dpverify.stats.many import holm
@@ -38,12 +36,14 @@ from dpverify.studies.engine import (
 from dpverify.studies.loading import (
     MAX_COMBINATIONS,
     Combination,
+    Plan,
     check_timeout,
     integer_hint,
-    load_claim,
+    read_claim,
     read_document,
     read_entries,
     read_settings,
+    result_folder,
 )
 from dpverify.studies.tables import (
     FAILED,
@@ -69,13 +69,6 @@ if TYPE_CHECKING:
 TOP_LEVEL_KEYS = ("pairs", "mechanisms", "settings", "seeds", "epsilon", "delta", "claim", "detects", "timeout")
 PAGES_FOLDER = "pages"
 DATASETS = ("first", "second")
-
-
-class StudyPlan(NamedTuple):
-    """The contents of a study file: its combinations in the order of the table, and the time limit of each."""
-
-    combinations: tuple[Combination, ...]
-    timeout: float | None
 
 
 @dataclass(frozen=True)
@@ -219,21 +212,14 @@ def _draw_map(rows: Sequence[Row], across: str, down: str) -> Drawing:
     return drawing
 
 
-def read_study(path: str | os.PathLike[str]) -> StudyPlan:
+def read_study(path: str | os.PathLike[str]) -> Plan:
     """Return the plan in a study file; raise InputError, with one line, if the file cannot be used."""
     path = Path(path)
     document = read_document(path, TOP_LEVEL_KEYS, "a study", "docs/studies.md")
     pairs = list(itertools.chain(*read_entries(path, document, "pairs").values()))
     mechanisms = list(itertools.chain(*read_entries(path, document, "mechanisms").values()))
     settings = read_settings(path, document.get("settings", {}))
-    text: Any = document.get("claim")
-    claim = None if text is None else load_claim(text, path.resolve().parent)
-    values: dict[str, Any] = {"epsilon": None, "delta": 0.0, "seeds": 1, "detects": DETECTS, **document}
-    claim, delta = resolve_claim(values["epsilon"], values["delta"], claim)
-    check_claim(settings, None, delta, claim)
-    if "detects" in document:
-        check_detects(values["detects"], claim)
-    seeds = values["seeds"]
+    stated, seeds = read_claim(document, settings, path.resolve().parent), document.get("seeds", 1)
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise InputError(f"{path}: found seeds {seeds!r}; expected the number of seeds, a whole number from 1 up")
     number = len(mechanisms) * len(pairs) * seeds
@@ -248,8 +234,9 @@ def read_study(path: str | os.PathLike[str]) -> StudyPlan:
         columns = {"mechanism": mechanism.name, "pair": pair.name, **dict.fromkeys(names), **own, "seed": seed}
         name = f"{mechanism}, {pair}, seed {seed}"
         own_settings = settings.change(seed=seed)
-        combinations.append(Combination(name, mechanism, pair, claim, delta, own_settings, values["detects"], columns))
-    return StudyPlan(tuple(combinations), check_timeout(document.get("timeout")))
+        claim, delta, detects = stated
+        combinations.append(Combination(name, mechanism, pair, claim, delta, own_settings, detects, columns))
+    return Plan(tuple(combinations), check_timeout(document.get("timeout")))
 
 
 def run_study(
@@ -325,9 +312,7 @@ def run_study(
     ['REFUTED']
     >>> temporary.cleanup()
     """
-    target = study_folder(path, folder)
-    if target == Path(path):
-        raise InputError(f"{path} must end in .toml, or pass folder=")
+    target = result_folder(path, folder)
     plan = read_study(path)
     limit = plan.timeout if timeout is None else check_timeout(timeout)
     return run_combinations(
@@ -356,13 +341,6 @@ def run_combinations(combinations: Sequence[Combination], folder: Path, **option
             elif not outcome.is_new:
                 stored[row["report"]] = str(outcome.result.provenance[JOB_KEY].get("release", UNNAMED))
         return Study(Path(folder), engine.table(), stored)
-
-
-def study_folder(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None) -> Path:
-    """Return the folder of a study: the given one, or the path of the study file without `.toml`."""
-    if folder is not None:
-        return Path(folder)
-    return Path(path).with_suffix("") if Path(path).name else Path(path)
 
 
 class Finding(NamedTuple):
