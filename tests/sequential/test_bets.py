@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 from dpverify.early import (
-    BUDGET_LOOK_SHARE,
     RESERVE,
     Portfolio,
     Schedule,
     block_size,
     choose_bets,
-    look_share,
     quantile_edges,
 )
 from dpverify.events.event import SelectedEvents
@@ -32,11 +30,6 @@ def test_no_violation_gives_one_bet_without_growth():
     (bet,) = choose_bets(np.array([50, 50]), np.array([52, 48]), line_boundary(1.0))
     assert bet.growth == 0
     assert bet.weight == 1
-
-
-def test_one_cell_gives_a_bet_that_changes_nothing():
-    (bet,) = choose_bets(np.array([10]), np.array([10]), line_boundary(0.0))
-    assert bet.growth == 0
 
 
 def test_a_one_sided_family_uses_thresholds_only():
@@ -93,10 +86,6 @@ def test_the_reserve_is_kept_until_the_last_selection():
             assert portfolio.log_wealth == pytest.approx(np.log(RESERVE))
     assert portfolio.log_wealth < -50
     assert log_wealth(portfolio.all_bets(), boundary) == pytest.approx([w for _, w in portfolio.history[1:]])
-
-
-def test_the_parts_of_alpha_sum_to_one():
-    assert BUDGET_LOOK_SHARE + sum(look_share(number) for number in range(200)) <= 1
 
 
 def test_the_schedule_does_not_depend_on_the_budget_before_it_ends():

@@ -51,13 +51,6 @@ def test_cells_of_steps_without_a_difference_are_not_split_by_the_threshold():
     assert min((part.c1 + part.c2).min() for part in cells) > result.runs / 16  # half of what 16 equal cells have
 
 
-def test_upper_bounds_are_above_the_epsilon_of_the_partition(laplace_result):
-    upper = laplace_result.epsilon_upper
-    assert upper.shape == (5,)
-    assert (upper >= laplace_result.epsilon_lower).all()
-    assert upper[-1] < 3.0
-
-
 def test_a_claim_is_refuted_from_the_step_at_which_it_is_exceeded(laplace_result):
     assert laplace_result.refuted_from == 3
     assert laplace_result.verdict is dpv.Verdict.REFUTED

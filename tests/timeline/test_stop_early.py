@@ -124,21 +124,6 @@ def test_a_true_claim_is_rarely_refuted_at_any_look():
     assert false_refutations(seeds, alpha, lambda looks: [1.0] * len(looks)) > most(seeds, alpha)
 
 
-def test_a_p_value_counts_all_looks(refuted):
-    single = small_p_value(*map(int, refuted.event_counts[-1]), refuted.runs, 0.2, 0.0, refuted.share * refuted.alpha)
-    assert refuted.p_values[-1] == pytest.approx(single / refuted.share)
-    assert refuted.p_values[-1] <= refuted.alpha
-
-
-def test_a_result_of_an_early_look_survives_a_file(refuted, tmp_path):
-    refuted.to_json(tmp_path / "early.json")
-    read = dpv.PrivacyOverTime.from_json(tmp_path / "early.json")
-    assert read == refuted
-    assert read.epsilon_lower.tolist() == refuted.epsilon_lower.tolist()
-    refuted.to_html(tmp_path / "early.html")
-    assert "of at most 64" in (tmp_path / "early.html").read_text()
-
-
 class Interrupted:
     """A Laplace stream that is interrupted at one of its calls; it is the same mechanism without the interruption."""
 

@@ -88,16 +88,6 @@ def test_a_damaged_file_is_refused(table, tmp_path):
         dpv.PrivacyOverTime.from_json(path)
 
 
-def test_files_that_are_no_results_are_refused(tmp_path):
-    path = tmp_path / "file.json"
-    for text, message in (("[]", "found no Privacy"), ('{"format": 9, "result": {"kind": "x"}}', "found format 9")):
-        path.write_text(text)
-        with pytest.raises(dpv.InputError, match=message):
-            dpv.PrivacyTable.from_json(path)
-    with pytest.raises(dpv.InputError, match="No such file"):
-        dpv.PrivacyTable.from_json(tmp_path / "none.json")
-
-
 def test_rows_and_dataframes_have_one_row_per_record_and_step(table):
     frame = table.to_dataframe()
     assert len(frame) == 6
@@ -151,12 +141,6 @@ def test_threads_give_the_same_result():
     alone = dpv.privacy_over_time(laplace_stream, DATA, DATA + 1.0, **RUNS)
     with ThreadPoolExecutor(2) as executor:
         assert dpv.privacy_over_time(laplace_stream, DATA, DATA + 1.0, executor=executor, **RUNS) == alone
-
-
-@pytest.mark.slow
-def test_processes_give_the_same_result():
-    alone = dpv.privacy_over_time(laplace_stream, DATA, DATA + 1.0, **RUNS)
-    assert dpv.privacy_over_time(laplace_stream, DATA, DATA + 1.0, executor=2, **RUNS) == alone
 
 
 def unequal(data, runs, rng):
