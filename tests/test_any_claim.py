@@ -123,7 +123,7 @@ def test_a_folder_belongs_to_one_curve(tmp_path):
 
 
 def test_claims_that_contradict_other_arguments_are_refused():
-    with pytest.raises(dpv.InputError, match="claim: found a claim and an epsilon"):
+    with pytest.raises(dpv.InputError, match="use claim or epsilon, not both"):
         dpv.verify(gaussian, 0.0, 1.0, 1.0, claim=claims.gaussian(1.0))
     with pytest.raises(dpv.InputError, match="delta: found"):
         dpv.verify(gaussian, 0.0, 1.0, delta=0.1, claim=claims.approximate(1.0, 0.2))

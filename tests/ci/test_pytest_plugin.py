@@ -96,7 +96,7 @@ def test_a_pull_request_cannot_write(project, monkeypatch):
     assert "found a pull request (GITHUB_BASE_REF is set); expected the main branch" in output
     status, output = project("--dpverify-write")
     assert status == 4
-    assert "--dpverify-write: found no ledger" in output
+    assert "--dpverify-write needs a ledger" in output
 
 
 RENAMED = {"def test_laplace(": "def test_noise("}

@@ -29,7 +29,7 @@ def test_the_exact_size_is_the_least():
     [((2, 0, 1e-9), "beta"), ((2, 0.05, 2), "gamma"), ((0, 0.05, 1e-9), "dimension"), ((2, 0.05, 1e-9, 0), "steps")],
 )
 def test_sizes_check_their_arguments(arguments, name):
-    with pytest.raises(dpv.InputError, match=f"{name}: found"):
+    with pytest.raises(dpv.InputError, match=f"{name} must be"):
         dpv.scenario_size(*arguments)
 
 

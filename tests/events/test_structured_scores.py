@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dpverify.events.scores import Levels, summarise
+from dpverify.events.scores import STRUCTURED_FAMILIES, Levels, summarise
 from dpverify.events.scores.additive import segmented_ratio
 from dpverify.events.scores.interactions import Interaction, interaction_learners
 from dpverify.events.scores.moments import (
@@ -239,8 +239,8 @@ def test_structured_scores_compete_only_where_they_are_promising():
     for law in (shifted, burst):
         training = summarise(two_sides(law))
         usual = fit_gaussian(training)
-        kept[law] = promising_scores(training, usual, RUNS, 0.0)
+        kept[law] = promising_scores(STRUCTURED_FAMILIES, training, usual, RUNS, 0.0)
     assert kept[shifted] == []  # the linear score is the log-ratio
     assert any(isinstance(score, Shared) for score in kept[burst])
     few = summarise([side[:1000] for side in two_sides(burst)])
-    assert promising_scores(few, [], RUNS, 0.0) == []
+    assert promising_scores(STRUCTURED_FAMILIES, few, [], RUNS, 0.0) == []

@@ -41,7 +41,7 @@ def test_the_best_pair_of_a_list_is_found_and_printed():
     assert title == f"laplace: pair 2 after {len(search.tried)} evaluations: REFUTED"
     assert proved.endswith("for these two datasets, from the witness (confidence 98.75%).")
     assert step.startswith("  Next: change the mechanism or the claim")
-    assert header.split() == ["pair", "left", "in", "round", "runs", *["cautious", "estimate", "of", "the", "bound"]]
+    assert header.split() == ["pair", "left", "in", "round", "runs", *["lower", "estimate", "of", "the", "bound"]]
     assert lines[0].split()[:2] == ["2", "chosen"]
     assert sorted(line.split()[0] for line in lines) == ["0", "1", "2", "3", "4"]  # each pair once
     rounds = Counter(str(candidate.pair) for candidate in search.tried)
