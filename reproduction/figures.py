@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,12 @@ from dpverify.render import (
     Drawing,
     Key,
     canvas,
+    format_lower,
     label,
     styled,
 )
 from reproduction import paper, slides
-from reproduction.experiment import DISTANCE, fixed_setup, noiseless_states
+from reproduction.experiment import DISTANCE, STEPS, WINDOW, fixed_setup, fixed_system, noiseless_states
 from reproduction.fit import ReadingResults
 from reproduction.measure import SensorDraw
 from reproduction.paper import CELL, PLAN, PRINTED, SLIDES, SWEEP
@@ -236,4 +237,53 @@ def accuracy_against_privacy(draws: Sequence[SensorDraw]) -> Drawing:
         tuple(Key(variable, "line", text) for text, _, variable in FAMILY_STYLES.values()),
         "Points to the lower left are better. Dashed lines: the privacy and the accuracy at which the claims are "
         "judged. An epsilon beyond what these runs can estimate is not drawn.",
+    )
+
+
+def privacy_maps(own: Sequence[Mapping[str, Any]]) -> list[Drawing]:
+    """Draw the proved epsilon of each sensor of Q2 on a map."""
+    sensors = [one for one in own if one["sensor"] is not None]
+    if not sensors:
+        return []
+    path, title = noiseless_states()[: STEPS + 1 - WINDOW, :2], f"Proved ε when one sensor moves: {sensors[0]['row']}"
+    return [draw_sensor_map(fixed_system("Q2").h.places, np.array([one["lower"] for one in sensors]), path, title)]
+
+
+def draw_sensor_map(places: np.ndarray, lower: np.ndarray, path: np.ndarray, title: str) -> Drawing:
+    """Draw a disc at each sensor, whose area is the proved epsilon, and the path of the target."""
+    areas = 700.0 * lower / max(float(lower.max()), 1e-12)  # in square points
+    everything = np.concatenate([places, path])
+    middle, reach = (everything.min(0) + everything.max(0)) / 2, 0.7 * float(np.ptp(everything, axis=0).max())
+    with styled():
+        picture, axes = new_axes(4.4)
+        axes.plot(path[:, 0], path[:, 1], color=MUTED, lw=1, marker="x", ms=4)
+        axes.scatter(places[:, 0], places[:, 1], s=areas, facecolor="none", edgecolor=PROVED, lw=1.2)
+        axes.scatter(places[:, 0], places[:, 1], s=7, color=INK, zorder=3)
+        for side in (-1, 1):  # the names stand in two columns, in the order of the heights of their sensors
+            right = places[:, 0] >= middle[0]
+            chosen = np.flatnonzero(right if side > 0 else ~right)
+            heights = middle[1] + reach * np.linspace(-0.9, 0.9, chosen.size)
+            for sensor, height in zip(chosen[np.argsort(places[chosen, 1])].tolist(), heights.tolist(), strict=True):
+                axes.annotate(
+                    f"{sensor}: {format_lower(float(lower[sensor]))}",
+                    places[sensor],
+                    xytext=(middle[0] + side * reach, height),
+                    ha="right" if side < 0 else "left",
+                    va="center",
+                    arrowprops={"arrowstyle": "-", "color": RULE, "lw": 0.5},
+                )
+        axes.set(xlim=middle[0] + [-1.5 * reach, 1.5 * reach], ylim=middle[1] + [-reach, reach])
+        label(axes, "horizontal position", "vertical position")
+    worst, best = int(lower.argmax()), int(lower.argmin())
+    return Drawing(
+        picture,
+        title,
+        f"A map of {len(places)} sensors. The proved epsilon is largest for sensor {worst}, at least "
+        f"{format_lower(float(lower[worst]))}, and smallest for sensor {best}, at least "
+        f"{format_lower(float(lower[best]))}.",
+        (
+            Key("ink", "hollow", "area and number: proved ε if the data of this sensor change"),
+            Key("muted", "cross", "the path of the target"),
+        ),
+        "A small disc means that a small privacy loss was proved, not that the privacy loss is small.",
     )

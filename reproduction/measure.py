@@ -38,6 +38,7 @@ from reproduction.paper import BASE, CELL, CELLS, ERROR_RUNS, PLAN, PRINTED, Rea
 
 BLOCK = 512
 FIT_SEEDS = range(4)  # data on which the EKF's parameter is fitted
+MAPPED_ROW = "Q2, W2-MHE, s 0.8"  # the row of the map of sensors
 FIT_S_HAT = 0.995  # the error of the EKF is proportional to its noise near this value
 SHIFT_SEEDS = 24
 SWEEP_END = 40.0  # sweeps are extended with their own step; at this epsilon every thinned count is 0
@@ -300,19 +301,24 @@ def measure_pairs(number: int) -> list[dict[str, Any]]:
 
 
 def own_jobs(effort: str, readings: dict[str, Reading]) -> list[tuple[Job, dict[str, Any]]]:
-    """Return the verifications of the printed rows by the library's own test at delta 0, each with its row.
+    """Return the verifications by the library's own test at delta 0, each with its row.
 
+    They are those of the printed rows, and of the W2-MHE on Q2 with each sensor in turn as the one that moves.
     `readings` has the reading of each mechanism.
     """
-    jobs = []
-    for cell in CELLS:
-        reading = readings[cell.mechanism]
-        data = fixed_setup(cell.setup, 0, reading.angle, reading.recording)
+    wanted: list[tuple[str, int | None]] = [(key, None) for key in CELL]
+    wanted += [(MAPPED_ROW, sensor) for sensor in range(SENSORS)]
+    jobs, settings = [], dpv.Settings(**PLAN[effort]["certified"])
+    for row, sensor in wanted:
+        cell, reading = CELL[row], readings[CELL[row].mechanism]
+        rng = np.random.default_rng(0)
+        data = record(fixed_system(cell.setup), sensor or 0, rng, reading.angle, reading.recording)
         value = fit_s_hat(reading) if cell.value is None else cell.value
         mechanism = build(cell.mechanism, reading, data.system, value)
-        settings = dpv.Settings(**PLAN[effort]["certified"])
         options = {"error": dpv.frobenius_error(data.truth)}
-        jobs.append((Job(cell.key, mechanism, data.first, data.second, None, settings, options), {"row": cell.key}))
+        name = row if sensor is None else f"{row}, sensor {sensor}"
+        job = Job(name, mechanism, data.first, data.second, None, settings, options)
+        jobs.append((job, {"row": row, "sensor": sensor}))
     return jobs
 
 

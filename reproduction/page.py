@@ -26,7 +26,7 @@ from reproduction.paper import PLAN, PRINTED, TEXTS
 
 TITLE = "A numerical verification framework for differential privacy in estimation, run again"
 BADGES = {Answer.CONFIRMED: "NOT_REFUTED", Answer.CONTRADICTED: "REFUTED"}
-MARKDOWN_FIGURES = ("curve", "beside")
+MARKDOWN_FIGURES = ("curve", "beside", "map")
 
 
 def write_page(
@@ -53,7 +53,11 @@ def write_page(
         *result_sections(readings, effort == "full"),
         *paper_sections(pairs),
         claim_section(claims, draws),
-        Section("What the library's own test says", (Sentence(TEXTS["own"]), tables.certified_table(own)), "own"),
+        Section(
+            "What the library's own test says",
+            (Sentence(TEXTS["own"]), tables.certified_table(own), Figures(figures.privacy_maps(own), "map")),
+            "own",
+        ),
         Section(
             "Printed statements that need a correction",
             (Items([Sentence(one["why"], label=f"{one['statement']}.") for one in PRINTED["corrections"]]),),

@@ -59,7 +59,7 @@ def test_the_files_have_the_same_numbers_as_the_page(written):
     assert {line["row"] for line in rows} == {cell.key for cell in CELLS if cell.epsilon_c < math.inf}
     claims = list(csv.DictReader((written / "claims.csv").read_text().splitlines()))
     assert len(claims) == sum(len(claim.comparisons) for claim in judge_claims(make_draws(20)))
-    assert {path.name for path in (written / "figures").iterdir()} >= {"curve.png", "beside-0.png"}
+    assert {path.name for path in (written / "figures").iterdir()} >= {"curve.png", "beside-0.png", "map.png"}
 
 
 def test_only_independent_numbers_are_counted():

@@ -71,7 +71,8 @@ def make_draws(number):
     return [make_draw(rng, 2.0, 1.0, ("gibbs", "gibbs-positions")) for _ in range(number)]
 
 
-OWN = [{"row": cell.key, "lower": 1.23456, "upper": math.inf, "error": 0.004} for cell in CELLS]
+OWN = [{"row": cell.key, "lower": 1.23456, "upper": math.inf, "error": 0.004, "sensor": None} for cell in CELLS]
+OWN += [OWN[5] | {"sensor": sensor, "lower": 0.1 * sensor} for sensor in range(10)]
 PAIRS = [{"epsilon": 0.39947, "pairs": 40, "passed": 13, "interval": [0.19, 0.49], "refuted": 40, "violating": 0.93}]
 SHIFTS = [
     {"changes": changes, "error": [0.0] * 20, "error_adjacent": [0.01, 0.03] * 10, "ratio": [ratio] * 20}
