@@ -124,8 +124,10 @@ gallery: $(VENV)/test.stamp  ## verify the gallery of published mechanisms (half
 	cp build/bugs/bugs.md docs/bugs.md
 	cp build/bugs/figures/*.png docs/figures/bugs
 
-figures: $(VENV)/estimation.stamp  ## draw the figures of the README and the documentation (a few minutes; Chromium)
+figures: $(VENV)/test.stamp  ## draw the figures of the README and the documentation (a few minutes; Chromium)
 	$(BIN)/python docs/make_figures.py
+	$(BIN)/python -m gallery --draw --out build/gallery
+	cp build/gallery/figures/*.png docs/figures/gallery
 
 docs: $(VENV)/docs.stamp  ## build the documentation into site/, which opens from disk
 	$(BIN)/python docs/site/build.py

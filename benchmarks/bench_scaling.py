@@ -9,7 +9,7 @@ For workers the figure is the elapsed time of one process, which counts in a sec
 elapsed time with so many threads.
 
 Run: python benchmarks/bench_scaling.py (about a quarter of an hour). A part: --only steps.
-A figure too, as scaling.png and scaling.svg: --out docs/figures.
+A figure too, as scaling.png: --out docs/figures.
 """
 
 from __future__ import annotations
@@ -152,8 +152,7 @@ def draw_figure(series, folder):
     handles, labels = panels[0, 0].get_legend_handles_labels()
     panels[-1, -1].legend(handles, labels, frameon=False, loc="center")
     figure.suptitle("Cost of a verification (Gaussian noise, NumPy)")
-    for suffix in ("png", "svg"):
-        figure.savefig(folder / f"scaling.{suffix}", dpi=110)
+    figure.savefig(folder / "scaling.png", dpi=110)
 
 
 def main():

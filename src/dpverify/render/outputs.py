@@ -1,8 +1,8 @@
 """Pictures of the outputs of a report: histograms of all test runs, and some runs as dots or as paths over the steps.
 
 The witness is shaded, or its runs are solid. Outputs with few different values are drawn as bars, one number per run as
-two fine histograms, several numbers as dots in the plane, and several steps as paths. Where the witness is a range of a
-score of several numbers, the histograms are those of the score.
+two fine histograms, several numbers as dots in the plane of two of them, and several steps as paths. Where the witness
+is a range of a score of several numbers, the histograms are those of the score.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from dpverify.events.event import Event
-from dpverify.events.region import Region
 from dpverify.events.wording import NO_LABELS, OutputLabels, coordinate_names, labelled_outputs
 from dpverify.render.figures import FIRST, MUTED, SECOND, TEXT_SIZE, WITNESS, Drawing, Key, canvas, label, styled
 from dpverify.report.assemble import has_few_values, histogram_range
@@ -51,8 +50,6 @@ class Outputs:
         The witness in words, with the share of runs in it.
     labels : OutputLabels
         The names, units and times of the mechanism.
-    region : Region or None
-        The region of likely outputs.
     histogram : mapping or None
         "edges" and "counts" (2, bins) of all test runs, of the output or of the score of the witness.
     """
@@ -61,7 +58,6 @@ class Outputs:
     event: Event
     text: str
     labels: OutputLabels
-    region: Region | None
     histogram: Mapping[str, np.ndarray] | None
 
     @classmethod
@@ -74,7 +70,7 @@ class Outputs:
         parts = {name: one for name, one in (picture.get("labels") or {}).items() if one is not None}
         labels = OutputLabels(**{name: dict(x) if isinstance(x, Mapping) else tuple(x) for name, x in parts.items()})
         labels = labels if parts else NO_LABELS
-        return cls((first, second), witness.event, text, labels, picture.get("region"), picture.get("histogram"))
+        return cls((first, second), witness.event, text, labels, picture.get("histogram"))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -153,7 +149,7 @@ def draw_outputs(report: Report) -> list[Drawing]:
             meaning = " The score is one number per run: the larger it is, the more likely is the first dataset."
             contains = functools.partial(_in_levels, levels.edges, event.codes)
             drawings.append(_draw_histograms(outputs, (first, second), contains, "score of a run", meaning))
-        return [*drawings, _draw_paths(outputs) if outputs.shape[0] > 1 else _draw_planes(outputs)]
+        return [*drawings, _draw_paths(outputs) if outputs.shape[0] > 1 else _draw_plane(outputs)]
 
 
 def _in_levels(edges: np.ndarray, codes: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -273,53 +269,24 @@ def _draw_paths(outputs: Outputs) -> Drawing:
     )._replace(title="Outputs over the steps")
 
 
-def _draw_planes(outputs: Outputs) -> Drawing:
-    """Draw runs as dots, for the one or three pairs of the coordinates that differ most."""
-    chosen = _largest(outputs.differences[0], 3)
-    pairs = [(i, j) for number, i in enumerate(chosen) for j in chosen[number + 1 :]]
-    rows, columns = -(-len(pairs) // 2), min(len(pairs), 2)
-    picture = canvas(4.0 if len(pairs) == 1 else 0.4 + 2.1 * rows)
-    grid = picture.subplots(rows, columns, squeeze=False).ravel()
-    for axes, pair in zip(grid, pairs, strict=False):
-        _draw_dots(axes, outputs, pair)
-    for axes in grid[len(pairs) :]:
-        axes.set_visible(False)
-    selection = ", for the coordinates that differ most" if outputs.shape[1] > 3 else ""
-    drawing = outputs.drawing(
-        picture,
-        f"Runs as dots{selection}.",
-        f"Each dot is a run{selection}.",
-        SHADED if outputs.shape[1] == 2 else SOLID,
-    )
-    return drawing._replace(keys=(*drawing.keys, Key("muted", "line", "region of likely outputs")))
-
-
-def _draw_dots(axes: Axes, outputs: Outputs, pair: tuple[int, int]) -> None:
-    """Draw the plane of two coordinates."""
-    both = np.concatenate([flat[:, list(pair)] for flat in outputs.flat])
-    low, high = np.transpose([histogram_range(column) for column in both.T])
-    if outputs.region is not None:
-        axes.plot(*projected_ellipse(outputs.region, pair).T, color=MUTED, lw=1)
-    if outputs.shape == (1, 2) and outputs.event_known:
+def _draw_plane(outputs: Outputs) -> Drawing:
+    """Draw runs as dots in the plane of the two coordinates that differ most."""
+    pair = _largest(outputs.differences[0], 2)
+    planes = [flat[:, pair] for flat in outputs.flat]
+    low, high = np.transpose([histogram_range(column) for column in np.concatenate(planes).T])
+    picture, is_whole = canvas(4.0), outputs.shape[1] == 2
+    axes = picture.add_subplot()
+    if is_whole and outputs.event_known:
         x, y = (np.linspace(low[i], high[i], MESH_POINTS) for i in (0, 1))
         mesh = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 1, 2)
         inside = outputs.event.contains(mesh).reshape(MESH_POINTS, MESH_POINTS).astype(float)
         if inside.any():
             axes.contourf(x, y, inside, [0.5, 1.5], colors=[WITNESS], alpha=0.3)
-    for flat, inside, colour in zip(outputs.flat, outputs.inside, (FIRST, SECOND), strict=True):
+    for plane, inside, colour in zip(planes, outputs.inside, (FIRST, SECOND), strict=True):
         for chosen, style in ((~inside, {"ms": 2.6, "alpha": 0.25}), (inside, {"ms": 3.4, "alpha": 0.9})):
-            axes.plot(*flat[chosen][:, list(pair)].T, "o", color=colour, mew=0, **style)
-    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), ylabel=outputs.axis_name(pair[1]))
-    axes.set_xlabel(outputs.axis_name(pair[0]), loc="right")
-    axes.locator_params(nbins=4)
-
-
-def projected_ellipse(region: Region, pair: tuple[int, int]) -> np.ndarray:
-    """Return the outline (n, 2) of the ellipsoid of the first step, projected on two coordinates."""
-    # The ellipsoid is {centre + spread u : |u| <= 1}; two rows of `spread` give its projection.
-    spread: Any = np.linalg.pinv(region.A[0])[list(pair)]
-    values, vectors = np.linalg.eigh(spread @ spread.T)
-    angle = np.linspace(0, 2 * math.pi, 181)
-    circle = np.stack([np.cos(angle), np.sin(angle)])
-    outline = (vectors * np.sqrt(np.maximum(values, 0))) @ circle
-    return region.centre[0, list(pair)] + outline.T
+            axes.plot(*plane[chosen].T, "o", color=colour, mew=0, **style)
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    label(axes, *map(outputs.axis_name, pair))
+    selection = "" if is_whole else ", for the two coordinates that differ most"
+    what = f"Runs as dots{selection}."
+    return outputs.drawing(picture, what, f"Each dot is a run{selection}.", SHADED if is_whole else SOLID)
