@@ -10,22 +10,25 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Unpack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
 from dpverify.claims import approximate
 from dpverify.errors import InputError, NoAnswer
 from dpverify.mechanisms.protocol import Mechanism, accepts_arguments, mechanism_name, positional_names
-from dpverify.report.report import Report
+from dpverify.report.report import Report, load_pages
 from dpverify.report.statements import check_claim
 from dpverify.settings import VerifyOptions, type_one_error_factor
 from dpverify.stats.upper import smallest_epsilon
 from dpverify.studies.engine import CallOptions, Engine, report_row
 from dpverify.studies.search import DataPair, FoundPair, PairLabel, Pairs, SearchedPairs, format_label
-from dpverify.studies.tables import ResultTable, Row
+from dpverify.studies.tables import ResultTable, Row, is_answered
 from dpverify.util.formatting import format_confidence, format_lower, format_number, format_upper
+
+if TYPE_CHECKING:
+    from dpverify.render import Drawing, Page
 
 Family = Callable[[float], Mechanism]
 
@@ -228,6 +231,36 @@ class Calibration(ResultTable):
             f"Estimate: {format_number(self.parameter)}{found}.",
             f"Sufficient: {self._rounded(self.sufficient)}, the claim holds {scope}{covered} {confidence}.",
         ]
+
+    def page(self, links: Sequence[str] | None = None) -> Page:
+        """Return the page. It has no verdict: parameters are refuted on purpose."""
+        return replace(super().page(links), badge="", verdict="")
+
+    def drawings(self) -> list[Drawing]:
+        """Return the bounds against the parameter, with the three answers marked."""
+        pages, rows = load_pages(), [row for row in self.rows if is_answered(row)]
+        bounds = [
+            pages.Bounds(
+                f"parameter {format_number(row['parameter'])}",
+                float(row["epsilon_lower"]),
+                float(row["epsilon_upper_on_partition"]),
+                row["parameter"],
+            )
+            for row in rows
+        ]
+        if not bounds:
+            return []
+        found = {"insufficient": self.insufficient, "estimate": self.parameter, "sufficient": self.sufficient}
+        marks = [(value, name) for name, value in found.items() if value is not None]
+        axes: dict[str, Any] = {"xscale": "log"} if min(row["parameter"] for row in rows) > 0 else {}
+        proved = [one.lower for one in bounds if one.lower > 0]
+        if proved:
+            high = max(one.upper if one.upper < math.inf else one.lower for one in bounds)
+            axes |= {"yscale": "log", "ylim": (min(proved) / 1.5, 1.5 * max(high, self.report.epsilon or 0.0))}
+        drawing = pages.draw_bounds(
+            bounds, "ε of each parameter", "parameter", self.report.epsilon, marks=marks, **axes
+        )
+        return [drawing]
 
     def _rounded(self, parameter: float | None) -> str:
         """Return an end of the bracket, rounded away from the estimate."""

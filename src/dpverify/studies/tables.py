@@ -276,10 +276,11 @@ class ResultTable(Tabular):
             lines.append([cells[0]._replace(link=link), *cells[1:]])
         table = pages.Table([pages.Column(one.header, one.is_number) for one in shown], lines, sortable=True)
         figures = [pages.Figures([drawing]) for drawing in self.drawings()]
+        below = [one for one in self.sentences() if one.lower() != f"{self.over}.".lower()]  # it is above the headline
         blocks = [
-            *(pages.Sentence(self.on_page(sentence), style="lead") for sentence in self.sentences()),
-            *([pages.Section("All answers", (pages.Sentence(SCOPE, style="small"), table))] if shown else []),
+            *(pages.Sentence(self.on_page(sentence), style="lead") for sentence in below),
             *([pages.Section("Bounds on the privacy loss", figures)] if figures else []),
+            *([pages.Section("All answers", (pages.Sentence(SCOPE, style="small"), table))] if shown else []),
         ]
         return pages.Page(self.on_page(self.headline), blocks, self.over, self.state.replace("_", " "), self.state)
 
