@@ -400,9 +400,8 @@ def attribution_figure(report: Report) -> Drawing | None:
         picture,
         "What each number of the output leaks alone",
         f"{worst.name} leaks most: epsilon at least {format_lower(worst.epsilon_lower)}.",
-        caption=f"Lower bounds for {which}, all together with {format_percent(1 - report.alpha)} confidence and an α of "
-        "their own. Somebody "
-        "who combines numbers may learn more.",
+        caption=f"Lower bounds for {which}, all together with {format_percent(1 - report.alpha)} confidence and an α "
+        "of their own. Somebody who combines numbers may learn more.",
     )
 
 
