@@ -1,75 +1,380 @@
-"""Proved bounds of functions and their derivatives over a box, by interval arithmetic with outward rounding.
+"""Proved bounds of functions and of their derivatives up to the third over a box: interval arithmetic on Taylor jets.
 
 The exactness of the Gibbs sampler rests on bounds over a whole set (docs/method.md, section 7.3), which no number of
-samples can give. The jaxpr of a function is evaluated with intervals in place of numbers. Only f and h are
-differentiated and enclosed; the chain rule combines their derivatives in interval arithmetic, one step of the window
-after the other, so that neither the work per step nor the compiled program grows with the window.
+samples can give. The jaxpr of a function is evaluated in NumPy with jets in place of numbers: intervals of the value
+and of all derivatives with respect to the coordinates of the box, each rounded outwards. Nothing is compiled.
 
-Two cases have no bound. A primitive without a rule raises `NoBound`, and so do primitives whose derivative in JAX need
-not be the true derivative. Where the box may contain a jump or a pole, the value becomes NaN, and so does everything
-computed from it. This is necessary because the derivative of a step function is 0 in JAX, so that only the value can
-show the jump. Neither case ever produces a wrong bound.
+Two cases have no bound. A primitive without a rule raises `NoBound`, and so do functions with a derivative of their own
+in JAX, which need not be the true one. Where the box may contain a jump or a pole, value and derivatives become NaN,
+and so does everything computed from them; at a kink the derivatives alone become NaN. Neither case ever produces a
+wrong bound.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import erf
 
 from dpverify.estimation.system import System
-from dpverify.util.arrays import enable_x64
+from dpverify.util.arrays import enable_x64, host_device
 
-HOW_TO_WRITE = "write it with + - * /, powers, tanh, exp, log, sin, cos, atan2, sqrt, in 64 bits"
+HOW_TO_WRITE = "write it with + - * /, powers, tanh, exp, log, sin, cos, tan, atan2, sqrt, max, in 64 bits"
 ROUNDING = 2.0**-44  # relative widening after every operation: many times the rounding error of any of them
 
 
 class NoBound(Exception):
-    """A primitive has no interval rule."""
+    """A primitive has no rule."""
 
 
-class Interval(NamedTuple):
-    """All arrays between `lo` and `hi`, entry by entry; both are NumPy arrays, or both are JAX arrays."""
+@dataclass(frozen=True)
+class Interval:
+    """All arrays between `lo` and `hi`, entry by entry. The operations round outwards; NaN means no bound."""
 
-    lo: Any
-    hi: Any
+    lo: np.ndarray
+    hi: np.ndarray
+    __array_ufunc__ = None  # so that an array times an interval is an interval
 
     @property
-    def magnitude(self) -> Any:
-        """The largest absolute value of each entry.
+    def magnitude(self) -> np.ndarray:
+        """The largest absolute value of each entry."""
+        return np.maximum(abs(self.lo), abs(self.hi))
 
-        The result of NumPy arrays is a NumPy array, because JAX would round it to 32 bits outside its 64-bit mode.
-        """
-        maximum = np.maximum if isinstance(self.lo, np.ndarray) else jnp.maximum
-        return maximum(abs(self.lo), abs(self.hi))
+    def widened(self, size: Any = None) -> Interval:
+        """Return a wider interval; `size` is what the rounding is relative to, if larger than the result."""
+        size = (abs(self.lo), abs(self.hi)) if size is None else (size, size)
+        return Interval(self.lo - ROUNDING * size[0], self.hi + ROUNDING * size[1])
+
+    def __add__(self, other: Any) -> Interval:
+        other = as_interval(other)
+        total = Interval(self.lo + other.lo, self.hi + other.hi).widened(self.magnitude + other.magnitude)
+        # A sum of nonnegative terms stays nonnegative, so that a norm can take its square root.
+        nonnegative = (self.lo >= 0) & (other.lo >= 0)
+        return Interval(np.where(nonnegative, np.maximum(total.lo, 0.0), total.lo), total.hi)
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.hi, -self.lo)
+
+    def __sub__(self, other: Any) -> Interval:
+        return self + -as_interval(other)
+
+    def __rsub__(self, other: Any) -> Interval:
+        return -self + other
+
+    def __mul__(self, other: Any) -> Interval:
+        other = as_interval(other)
+        ends = [a * b for a in (self.lo, self.hi) for b in (other.lo, other.hi)]
+        low, high = np.minimum(*ends[:2]), np.maximum(*ends[:2])
+        return Interval(np.minimum(np.minimum(*ends[2:]), low), np.maximum(np.maximum(*ends[2:]), high)).widened()
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def where(self, condition: Any, other: Any = math.nan) -> Interval:
+        """Return this interval where the condition holds, and the other one elsewhere."""
+        other = as_interval(other)
+        return Interval(np.where(condition, self.lo, other.lo), np.where(condition, self.hi, other.hi))
+
+    @property
+    def contains_zero(self) -> Any:
+        """Whether 0, or anything (NaN), may be in the interval."""
+        return ~((self.lo > 0) | (self.hi < 0))
+
+    def increasing(self, function: Callable[[np.ndarray], np.ndarray]) -> Interval:
+        """Return the values of an increasing function."""
+        return Interval(function(self.lo), function(self.hi)).widened()
+
+    def power(self, p: float) -> Interval:
+        """Return the values of x^p; NaN where x may be negative and p is no whole number, or where x may be a pole."""
+        if p < 0:
+            return Interval(self.hi, self.lo).increasing(np.reciprocal).where(~self.contains_zero).power(-p)
+        if p == 0:
+            return Interval(np.ones_like(self.lo), np.ones_like(self.hi))
+        if p % 2 == 0:  # increasing in |x|
+            nearest = np.where(self.contains_zero, 0.0, np.minimum(abs(self.lo), abs(self.hi)))
+            return Interval(nearest**p, self.magnitude**p).widened()
+        return self.increasing(lambda v: v**p)
+
+    def cosine(self) -> Interval:
+        """Return the values of the cosine, which are 1 or -1 where a multiple of pi may lie in the interval."""
+
+        def contains(phase: float) -> Any:
+            first = np.ceil((self.lo - phase) / (2 * math.pi) - 1e-9)
+            return first <= np.floor((self.hi - phase) / (2 * math.pi) + 1e-9)
+
+        ends = np.cos(self.lo), np.cos(self.hi)
+        low, high = (
+            np.where(contains(math.pi), -1.0, np.minimum(*ends)),
+            np.where(contains(0.0), 1.0, np.maximum(*ends)),
+        )
+        return Interval(low, high).widened(1.0)
 
 
-# An operand is an Interval, or an ordinary array where the value does not depend on the box.
-Operand = Interval | jax.Array | float
-
-
-def enclose(function: Callable[..., Any], lo: jax.Array, hi: jax.Array, *others: jax.Array) -> Any:
-    """Return the outputs of `function`, each replaced by an Interval that contains its values over the box.
-
-    The function may be jitted; its other arguments are ordinary arrays.
-    """
-    closed, shape = jax.make_jaxpr(function, return_shape=True)(lo, *others)
-    outputs = [as_interval(v) for v in _evaluate(closed.jaxpr, closed.consts, [Interval(lo, hi), *others])]
-    return jax.tree.unflatten(jax.tree.structure(shape), outputs)
-
-
-def as_interval(value: Operand) -> Interval:
+def as_interval(value: Any) -> Interval:
     """Return an Interval; an array becomes the interval that contains only this array."""
-    return value if isinstance(value, Interval) else Interval(value, value)
+    return value if isinstance(value, Interval) else Interval(np.asarray(value), np.asarray(value))
 
 
-def _evaluate(jaxpr: Any, consts: Sequence[Operand], arguments: Sequence[Operand]) -> list[Operand]:
+class Jet(NamedTuple):
+    """Bounds of an array and of its derivatives with respect to n coordinates, whose axes come first.
+
+    Only the values of the derivatives on equal arguments, such as D^3 [u, u, u], are used. So they need not be
+    symmetric.
+    """
+
+    value: Interval  # (...)
+    first: Interval  # (n, ...)
+    second: Interval  # (n, n, ...)
+    third: Interval  # (n, n, n, ...)
+
+    def where(self, condition: Any, other: Jet | None = None) -> Jet:
+        """Return this jet where the condition holds, and another one, or NaN, elsewhere."""
+        others = (math.nan,) * 4 if other is None else other
+        return Jet(*(own.where(condition, another) for own, another in zip(self, others, strict=True)))
+
+
+Operand = Jet | np.ndarray  # an ordinary array where the value does not depend on the box
+
+
+def outer(x: Interval, y: Interval, axes: int) -> Interval:
+    """Return the products of all derivatives in x with all in y, of which `y` has this number of axes."""
+    split = x.lo.ndim - (y.lo.ndim - axes)
+    index = (slice(None),) * split + (None,) * axes
+    return Interval(x.lo[index], x.hi[index]) * y
+
+
+def chain(u: Jet, g: Sequence[Interval]) -> Jet:
+    """Return the jet of g(u) from the values of g and of its three derivatives."""
+    squared = outer(u.first, u.first, 1)
+    third = g[3] * outer(squared, u.first, 1) + 3.0 * g[2] * outer(u.second, u.first, 1) + g[1] * u.third
+    return Jet(g[0], g[1] * u.first, g[2] * squared + g[1] * u.second, third)
+
+
+def add(x: Operand, y: Operand) -> Jet:
+    if not isinstance(x, Jet):
+        x, y = y, x
+    assert isinstance(x, Jet)
+    return Jet(*map(Interval.__add__, x, y)) if isinstance(y, Jet) else x._replace(value=x.value + y)
+
+
+def multiply(x: Operand, y: Operand) -> Jet:
+    if not isinstance(x, Jet):
+        x, y = y, x
+    assert isinstance(x, Jet)
+    if not isinstance(y, Jet):
+        return Jet(*(channel * y for channel in x))
+    if x is y:
+        return power(x, 2)  # tighter than the product of two intervals
+    crossed = outer(x.first, y.second, 2) + outer(x.second, y.first, 1)
+    return Jet(
+        x.value * y.value,
+        x.value * y.first + y.value * x.first,
+        x.value * y.second + 2.0 * outer(x.first, y.first, 1) + y.value * x.second,
+        x.value * y.third + 3.0 * crossed + y.value * x.third,
+    )
+
+
+def negative(x: Operand) -> Operand:
+    return multiply(x, -1.0) if isinstance(x, Jet) else -x
+
+
+def power(x: Jet, p: float) -> Jet:
+    factors = [math.prod(p - i for i in range(k)) for k in range(4)]
+    zero = Interval(np.zeros_like(x.value.lo), np.zeros_like(x.value.lo))
+    return chain(x, [factor * x.value.power(p - k) if factor else zero for k, factor in enumerate(factors)])
+
+
+def _exp(x: Jet) -> Jet:
+    return chain(x, [x.value.increasing(np.exp)] * 4)
+
+
+def _log(x: Jet) -> Jet:
+    inverse = x.value.power(-1).where(x.value.lo > 0)
+    return chain(x, [x.value.increasing(np.log), inverse, -inverse.power(2), 2.0 * inverse.power(3)])
+
+
+def _sine(x: Jet, quarters: int = 0) -> Jet:
+    """Return the sine of x + quarters pi / 2; every derivative is a quarter further."""
+    return chain(x, [(x.value + (quarters + k - 1) * (math.pi / 2)).cosine() for k in range(4)])
+
+
+def _cosine(x: Jet) -> Jet:
+    return _sine(x, 1)
+
+
+def _tanh(x: Jet) -> Jet:
+    t = x.value.increasing(np.tanh)
+    slope = 1.0 - t.power(2)
+    return chain(x, [t, slope, -2.0 * t * slope, slope * (6.0 * t.power(2) - 2.0)])
+
+
+def _arctan(x: Jet) -> Jet:
+    square = x.value.power(2)
+    r = (1.0 + square).power(-1)
+    return chain(x, [x.value.increasing(np.arctan), r, -2.0 * x.value * r.power(2), (6.0 * square - 2.0) * r.power(3)])
+
+
+def _arcsinh(x: Jet) -> Jet:
+    square = x.value.power(2)
+    r = (1.0 + square).power(-0.5)
+    return chain(x, [x.value.increasing(np.arcsinh), r, -x.value * r.power(3), (2.0 * square - 1.0) * r.power(5)])
+
+
+def _erf(x: Jet) -> Jet:
+    square = x.value.power(2)
+    slope = 2 / math.sqrt(math.pi) * (-square).increasing(np.exp)
+    return chain(x, [x.value.increasing(erf), slope, -2.0 * x.value * slope, (4.0 * square - 2.0) * slope])
+
+
+def _absolute(x: Jet) -> Jet:
+    signed = multiply(x, np.sign(x.value.lo)).where(~x.value.contains_zero)
+    return signed._replace(value=Interval(x.value.power(2).lo ** 0.5, x.value.magnitude).widened())
+
+
+def _sign(x: Jet) -> Jet:
+    return constant(np.sign(x.value.lo), len(x.first.lo)).where(~x.value.contains_zero)
+
+
+def _divide(x: Operand, y: Operand) -> Jet:
+    return multiply(x, power(y, -1) if isinstance(y, Jet) else 1 / y)
+
+
+def _power(x: Operand, y: Operand) -> Jet:
+    if isinstance(x, Jet) and not isinstance(y, Jet) and np.ndim(y) == 0:
+        return power(x, float(y))
+    return _exp(multiply(y, _log(x) if isinstance(x, Jet) else np.log(x)))
+
+
+def _angle(y: Operand, x: Operand) -> Jet:
+    """Bound atan2: over a rectangle that misses the branch cut, its extremes lie at the corners."""
+    x, y = _pair(x, y)
+    right, aside = _arctan(_divide(y, x)), negative(_arctan(_divide(x, y)))
+    jet = right.where(x.value.lo > 0, aside.where(~y.value.contains_zero))
+    corners = np.stack([np.arctan2(a, b) for a in (y.value.lo, y.value.hi) for b in (x.value.lo, x.value.hi)])
+    value = Interval(corners.min(0), corners.max(0)).widened()
+    return jet._replace(value=value.where((x.value.lo > 0) | ~y.value.contains_zero))
+
+
+def _maximum(x: Operand, y: Operand) -> Jet:
+    """Bound the larger of two numbers: where the box does not decide, there is a kink."""
+    x, y = _pair(x, y)
+    chosen = x.where(x.value.lo > y.value.hi, y.where(y.value.lo > x.value.hi))
+    return chosen._replace(value=Interval(np.maximum(x.value.lo, y.value.lo), np.maximum(x.value.hi, y.value.hi)))
+
+
+def _minimum(x: Operand, y: Operand) -> Jet:
+    return negative(_maximum(negative(x), negative(y)))  # type: ignore[return-value]
+
+
+def _less(x: Operand, y: Operand, strict: bool) -> Jet:
+    """Return (certainly less, possibly less): the pair (0, 1) is undecided, and so is a comparison with NaN."""
+    x, y = _pair(x, y)
+    a, b = x.value, y.value
+    certainly, possibly = (a.hi < b.lo, a.lo < b.hi) if strict else (a.hi <= b.lo, a.lo <= b.hi)
+    unknown = np.isnan(a.lo + a.hi + b.lo + b.hi)
+    return constant(certainly, len(x.first.lo))._replace(value=Interval(certainly & ~unknown, possibly | unknown))
+
+
+def _select(which: Operand, *cases: Operand) -> Jet:
+    which, *cases = _jets(which, *cases)
+    low, high = cases
+    # Where the box does not decide, there is a kink or a jump.
+    return high.where(which.value.lo, low).where(which.value.lo == which.value.hi)
+
+
+def _convert(x: Jet, new_dtype: Any) -> Jet:
+    """Convert a number to itself, or a truth value to a number; where it is undecided there is a jump."""
+    if not jnp.issubdtype(new_dtype, jnp.floating):
+        raise NoBound(f"convert_element_type to {np.dtype(new_dtype)}")
+    decided = x.value.lo == x.value.hi
+    return constant(x.value.lo.astype(float), len(x.first.lo)).where(decided) if x.value.lo.dtype == bool else x
+
+
+def constant(value: Any, n: int) -> Jet:
+    """Return the jet of an array that does not depend on the n coordinates."""
+    zeros = [np.zeros((n,) * k + np.shape(value)) for k in (1, 2, 3)]
+    return Jet(as_interval(value), *map(as_interval, zeros))
+
+
+def _jets(*operands: Operand, shape: tuple[int, ...] | None = None) -> list[Jet]:
+    """Return the operands as jets; of this shape, if one is given."""
+    n = next(len(x.first.lo) for x in operands if isinstance(x, Jet))
+    arrays = [x if isinstance(x, Jet) or shape is None else np.broadcast_to(x, shape) for x in operands]
+    return [x if isinstance(x, Jet) else constant(x, n) for x in arrays]
+
+
+def _pair(x: Operand, y: Operand) -> list[Jet]:
+    """Return two operands as jets of the same shape."""
+    return _jets(x, y, shape=(x if isinstance(x, Jet) else y).value.lo.shape)  # type: ignore[union-attr]
+
+
+def _dot(x: Operand, y: Operand, dimension_numbers: Any) -> Jet:
+    """Bound a product of arrays: the sum of all products, with the summed axes last."""
+    (contract, batch), arrays = dimension_numbers, []
+    free = [v.value.lo.ndim if isinstance(v, Jet) else v.ndim for v in (x, y)]
+    free = [rank - len(c) - len(b) for rank, c, b in zip(free, contract, batch, strict=True)]
+    for v, c, b, own in zip((x, y), contract, batch, (True, False), strict=True):
+
+        def arranged(a: np.ndarray, c: Any = c, b: Any = b, own: bool = own) -> np.ndarray:
+            rest = [axis for axis in range(a.ndim) if axis not in (*c, *b)]
+            a = a.transpose(*b, *rest, *c)
+            gap = len(b) + (free[0] if own else 0)
+            return np.expand_dims(a, tuple(range(gap, gap + free[1 if own else 0])))
+
+        arrays.append(rearranged(arranged, [v])[0] if isinstance(v, Jet) else arranged(v))
+    return _total(multiply(*arrays), len(contract[0]))
+
+
+def _total(x: Jet, axes: int) -> Jet:
+    """Return the sum over the last axes."""
+
+    def summed(v: Interval) -> Interval:
+        last = tuple(range(-axes, 0))
+        total = Interval(v.lo.sum(last), v.hi.sum(last)).widened(v.magnitude.sum(last))
+        return Interval(np.where((v.lo >= 0).all(last), np.maximum(total.lo, 0.0), total.lo), total.hi)
+
+    return Jet(*map(summed, x))
+
+
+def _reduce_sum(x: Jet, axes: Sequence[int]) -> Jet:
+    def arranged(a: np.ndarray) -> np.ndarray:
+        return np.moveaxis(a, axes, range(-len(axes), 0))
+
+    return _total(rearranged(arranged, [x])[0], len(axes))
+
+
+def rearranged(move: Callable[..., Any], operands: Sequence[Operand]) -> list[Jet]:
+    """Return what an operation that only moves numbers within arrays makes of jets.
+
+    It is executed once, on the numbers 0, 1, ... of the entries, and all bounds follow in the same order.
+    """
+    jets, last = _jets(*operands), 0
+    numbers = []
+    for jet in jets:
+        shape = jet.value.lo.shape
+        numbers.append(last + np.arange(math.prod(shape)).reshape(shape))
+        last += numbers[-1].size
+    moved = move(*numbers)
+    results = []
+    for index in map(np.asarray, moved if isinstance(moved, list | tuple) else [moved]):
+        if ((index < 0) | (index >= last)).any():
+            raise NoBound("an index outside its array")
+        results.append(Jet(*(_taken([jet[k] for jet in jets], k, index) for k in range(4))))
+    return results
+
+
+def _taken(channels: list[Interval], axes: int, index: np.ndarray) -> Interval:
+    """Return the entries with these numbers of one kind of bound, whose derivatives have this number of axes."""
+    flat = [[end.reshape(*end.shape[:axes], -1) for end in (v.lo, v.hi)] for v in channels]
+    return Interval(*(np.concatenate(ends, -1)[..., index] for ends in zip(*flat, strict=True)))
+
+
+def evaluate(jaxpr: Any, consts: Sequence[Operand], arguments: Sequence[Operand]) -> list[Operand]:
     """Evaluate a jaxpr. Operations on ordinary arrays alone are executed as they are."""
     values: dict[object, Operand] = dict(zip(jaxpr.constvars, consts, strict=True))
     values.update(zip(jaxpr.invars, arguments, strict=True))
@@ -82,299 +387,116 @@ def _evaluate(jaxpr: Any, consts: Sequence[Operand], arguments: Sequence[Operand
         inner = params.get("jaxpr") or params.get("call_jaxpr")
         if name in CALLS and inner is not None:
             closed = hasattr(inner, "consts")
-            result = _evaluate(inner.jaxpr if closed else inner, inner.consts if closed else (), operands)
-        elif not any(isinstance(x, Interval) for x in operands):
+            result = evaluate(inner.jaxpr if closed else inner, inner.consts if closed else (), operands)
+        elif not any(isinstance(x, Jet) for x in operands):
             result = equation.primitive.bind(*operands, **params)
+            result = result if equation.primitive.multiple_results else [result]
         elif any(jnp.issubdtype(v.aval.dtype, jnp.floating) and v.aval.dtype != jnp.float64 for v in equation.outvars):
             raise NoBound(f"{name} in {equation.outvars[0].aval.dtype}")  # its rounding error exceeds ROUNDING
-        elif name == "mul" and equation.invars[0] is equation.invars[1]:
-            result = _even(as_interval(operands[0]), jnp.square)  # tighter than the product of two intervals
+        elif name in REARRANGING:
+            moved = 1 if name in ("gather", "dynamic_slice") else len(operands)  # the others are indices
+            if any(isinstance(x, Jet) for x in operands[moved:]):
+                raise NoBound(f"{name} with an index that depends on the state")
+
+            def move(*numbers: Any, equation: Any = equation, indices: Any = operands[moved:]) -> Any:
+                return equation.primitive.bind(*numbers, *indices, **equation.params)
+
+            result = rearranged(move, operands[:moved])
         elif name in RULES:
-            result = RULES[name](*operands, **params)
-        elif name in INCREASING:
-            result = _increasing(equation.primitive, operands, params)
+            result = [RULES[name](*operands, **{own: params[own] for own in RULE_PARAMETERS & params.keys()})]
         else:
             raise NoBound(name)
-        if not equation.primitive.multiple_results:
-            result = [result]
         values.update(zip(equation.outvars, result, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
 
-def _round_outwards(lo: jax.Array, hi: jax.Array, size: jax.Array | float | None = None) -> Interval:
-    """Widen an interval; `size` is the quantity that the rounding is relative to, if larger than the result."""
-    return Interval(
-        lo - ROUNDING * jnp.abs(lo if size is None else size), hi + ROUNDING * jnp.abs(hi if size is None else size)
-    )
+def enclose(function: Callable[..., Any], x: Jet, *others: Any) -> Jet:
+    """Return the jet of function(x, *others); the function may be jitted, and the others are ordinary arrays."""
+    with enable_x64(), host_device(), np.errstate(all="ignore"):
+        closed = jax.make_jaxpr(function)(np.zeros(x.value.lo.shape), *others)
+        result = evaluate(closed.jaxpr, closed.consts, [x, *others])[0]
+        return result if isinstance(result, Jet) else constant(np.asarray(result), len(x.first.lo))
 
 
-def _increasing(primitive: Any, operands: list[Any], params: dict[str, Any]) -> Interval | list[Interval]:
-    """Bound a primitive that is nondecreasing in every operand: lower ends give the lower end.
-
-    Primitives that only move numbers within an array belong here.
-    """
-    if primitive.name == "convert_element_type" and not jnp.issubdtype(params["new_dtype"], jnp.floating):
-        raise NoBound("convert_element_type to integers")
-    if primitive.name in ("gather", "dynamic_slice") and any(isinstance(x, Interval) for x in operands[1:]):
-        raise NoBound(primitive.name)
-    lo = primitive.bind(*(x.lo if isinstance(x, Interval) else x for x in operands), **params)
-    hi = primitive.bind(*(x.hi if isinstance(x, Interval) else x for x in operands), **params)
-    if primitive.name == "convert_element_type" and operands[0].lo.dtype == bool:
-        return _nan_where(lo != hi, Interval(lo, hi))  # an undecided comparison is a jump
-    if primitive.name in REARRANGING:
-        return (
-            [Interval(*ends) for ends in zip(lo, hi, strict=True)] if primitive.multiple_results else Interval(lo, hi)
-        )
-    if primitive.name == "reduce_sum":
-        negative = primitive.bind(jnp.where(operands[0].lo >= 0, 0.0, 1.0), **params)
-        return _sum(lo, hi, primitive.bind(operands[0].magnitude, **params), negative == 0)
-    if primitive.name in ("add", "add_any"):
-        x, y = map(as_interval, operands)
-        return _sum(lo, hi, x.magnitude + y.magnitude, (x.lo >= 0) & (y.lo >= 0))
-    return _round_outwards(lo, hi)
-
-
-def _sum(lo: jax.Array, hi: jax.Array, size: jax.Array, nonnegative: jax.Array) -> Interval:
-    """Round a sum outwards. A sum of nonnegative terms stays nonnegative, so that a norm can take its square root."""
-    rounded = _round_outwards(lo, hi, size)
-    return Interval(jnp.where(nonnegative, jnp.maximum(rounded.lo, 0.0), rounded.lo), rounded.hi)
-
-
-def _negative(x: Interval, **_: object) -> Interval:
-    return Interval(-x.hi, -x.lo)
-
-
-def _difference(x: Operand, y: Operand, **_: object) -> Interval:
-    x, y = as_interval(x), as_interval(y)
-    return _round_outwards(x.lo - y.hi, x.hi - y.lo, x.magnitude + y.magnitude)
-
-
-def _corners(function: Callable[[jax.Array, jax.Array], jax.Array], x: Operand, y: Operand) -> Interval:
-    """Bound a function whose extremes over a rectangle lie at its corners."""
-    x, y = as_interval(x), as_interval(y)
-    ends = jnp.stack([function(a, b) for a in x for b in y])
-    return _round_outwards(ends.min(0), ends.max(0))
-
-
-def _nan_where(broken: jax.Array, x: Interval) -> Interval:
-    """Replace entries by NaN. Infinity would not do, because tanh makes it finite again."""
-    return Interval(jnp.where(broken, jnp.nan, x.lo), jnp.where(broken, jnp.nan, x.hi))
-
-
-def _product(x: Operand, y: Operand, **_: object) -> Interval:
-    return _corners(jnp.multiply, x, y)
-
-
-def _quotient(x: Operand, y: Operand, **_: object) -> Interval:
-    y = as_interval(y)
-    return _nan_where((y.lo <= 0) & (y.hi >= 0), _corners(jnp.divide, x, y))
-
-
-def _power(x: Operand, y: Operand, **_: object) -> Interval:
-    x = as_interval(x)
-    return _nan_where(x.lo <= 0, _corners(jnp.power, x, y))
-
-
-def _angle(y: Operand, x: Operand, **_: object) -> Interval:
-    """Bound atan2: over a rectangle that misses the branch cut, its extremes lie at the corners."""
-    x, y = as_interval(x), as_interval(y)
-    return _nan_where((x.lo <= 0) & (y.lo <= 0) & (y.hi >= 0), _corners(jnp.arctan2, y, x))
-
-
-def _even(x: Interval, function: Callable[[jax.Array], jax.Array]) -> Interval:
-    """Bound a function that is even, and increasing in |x|."""
-    nearest = jnp.where((x.lo <= 0) & (x.hi >= 0), 0.0, jnp.minimum(jnp.abs(x.lo), jnp.abs(x.hi)))
-    return _round_outwards(function(nearest), function(x.magnitude))
-
-
-def _integer_power(x: Interval, y: int, **_: object) -> Interval:
-    if y < 0:
-        return _quotient(1.0, _integer_power(x, -y))
-    if y % 2 == 0:
-        return _even(x, lambda v: v**y)
-    return _round_outwards(x.lo**y, x.hi**y)
-
-
-def _cosine(x: Interval, **_: object) -> Interval:
-    def contains(phase: float) -> jax.Array:
-        """Return whether a point phase + 2 pi k lies in the interval, up to rounding."""
-        return jnp.ceil((x.lo - phase) / (2 * math.pi) - 1e-9) <= jnp.floor((x.hi - phase) / (2 * math.pi) + 1e-9)
-
-    low, high = jnp.minimum(jnp.cos(x.lo), jnp.cos(x.hi)), jnp.maximum(jnp.cos(x.lo), jnp.cos(x.hi))
-    return _round_outwards(jnp.where(contains(math.pi), -1.0, low), jnp.where(contains(0.0), 1.0, high), 1.0)
-
-
-def _sine(x: Interval, **_: object) -> Interval:
-    return _cosine(_difference(x, math.pi / 2))
-
-
-def _sign(x: Interval, **_: object) -> Interval:
-    """Bound the sign. There is no bound where 0 lies in the box, because the function has a kink there."""
-    return _nan_where((x.lo <= 0) & (x.hi >= 0), Interval(jnp.sign(x.lo), jnp.sign(x.hi)))
-
-
-def _less(x: Operand, y: Operand, strict: bool) -> Interval:
-    """Return (certainly less, possibly less): the pair (False, True) is undecided, and so is a comparison with NaN."""
-    x, y = as_interval(x), as_interval(y)
-    unknown = jnp.isnan(x.lo + x.hi + y.lo + y.hi)
-    certainly, possibly = (x.hi < y.lo, x.lo < y.hi) if strict else (x.hi <= y.lo, x.lo <= y.hi)
-    return Interval(certainly & ~unknown, possibly | unknown)
-
-
-def _select(which: Operand, *cases: Operand, **_: object) -> Interval:
-    selector = as_interval(which)
-    lo, hi = (jax.lax.select_n(selector.lo, *ends) for ends in zip(*map(as_interval, cases), strict=True))
-    return _nan_where(selector.lo != selector.hi, Interval(lo, hi))  # undecided: a kink or jump, as in _sign
-
-
-def _contraction(x: Operand, y: Operand, **params: Any) -> Interval:
-    """Bound dot_general by midpoint and radius: |x y - x' y'| <= |x'| ry + rx |y'| + rx ry."""
-    x, y = as_interval(x), as_interval(y)
-    dot = jax.lax.dot_general_p.bind
-    middle_x, middle_y = (x.lo + x.hi) / 2, (y.lo + y.hi) / 2
-    radius_x, radius_y = ((v.hi - v.lo) / 2 + ROUNDING * v.magnitude for v in (x, y))
-    middle = dot(middle_x, middle_y, **params)
-    radius = dot(jnp.abs(middle_x), radius_y, **params) + dot(radius_x, jnp.abs(middle_y) + radius_y, **params)
-    return _round_outwards(middle - radius, middle + radius, jnp.abs(middle) + radius)
+def box_jet(lo: np.ndarray, hi: np.ndarray) -> Jet:
+    """Return the jet of the points of boxes (..., n) with respect to their own coordinates."""
+    n = lo.shape[-1]
+    jet = constant(lo, n)
+    slope = np.broadcast_to(np.eye(n).reshape(n, *(1,) * (lo.ndim - 1), n), (n, *lo.shape))
+    return jet._replace(value=Interval(lo, hi), first=as_interval(slope))
 
 
 CALLS = {"jit", "pjit", "closed_call", "checkpoint", "remat2"}  # no custom_jvp_call: its derivative is arbitrary
-REARRANGING = {"broadcast_in_dim", "concatenate", "convert_element_type", "copy", "copy_p", "dynamic_slice"}
-REARRANGING |= {"expand_dims", "gather", "pad", "reshape", "rev", "slice", "split", "stack", "squeeze", "tile"}
-REARRANGING |= {"transpose", "unstack"}
-INCREASING = REARRANGING | {"add", "add_any", "asinh", "atan", "cbrt", "erf", "exp", "exp2", "expm1", "log", "log1p"}
-INCREASING |= {"log2", "logistic", "reduce_sum", "sinh", "sqrt", "tanh"}
-RULES: dict[str, Callable[..., Interval]] = {
-    "abs": lambda x, **_: _even(x, lambda v: v),
+REARRANGING = {"broadcast_in_dim", "concatenate", "copy", "copy_p", "dynamic_slice", "expand_dims", "gather", "pad"}
+REARRANGING |= {"reshape", "rev", "slice", "split", "stack", "squeeze", "tile", "transpose", "unstack"}
+RULE_PARAMETERS = {"axes", "dimension_numbers", "new_dtype", "y"}  # of primitives: what their rules need
+RULES: dict[str, Callable[..., Jet]] = {
+    "abs": _absolute,
+    "acos": lambda x: _angle(power(add(1.0, negative(power(x, 2))), 0.5), x),
+    "add": add,
+    "add_any": add,
+    "asin": lambda x: _angle(x, power(add(1.0, negative(power(x, 2))), 0.5)),
+    "asinh": _arcsinh,
+    "atan": _arctan,
     "atan2": _angle,
+    "cbrt": lambda x: power(x, 1 / 3),
+    "convert_element_type": _convert,
     "cos": _cosine,
-    "cosh": lambda x, **_: _even(x, jnp.cosh),
-    "div": _quotient,
-    "dot_general": _contraction,
-    "ge": lambda x, y, **_: _less(y, x, strict=False),
-    "gt": lambda x, y, **_: _less(y, x, strict=True),
-    "integer_pow": _integer_power,
-    "le": lambda x, y, **_: _less(x, y, strict=False),
-    "lt": lambda x, y, **_: _less(x, y, strict=True),
-    "mul": _product,
-    "neg": _negative,
-    "one_minus_square": lambda x, **_: _difference(1.0, _even(x, jnp.square)),  # in newer JAX, part of tanh'
+    "cosh": lambda x: multiply(add(_exp(x), _exp(negative(x))), 0.5),
+    "div": _divide,
+    "dot_general": _dot,
+    "erf": _erf,
+    "exp": _exp,
+    "exp2": lambda x: _exp(multiply(x, math.log(2))),
+    "expm1": lambda x: add(_exp(x), -1.0),
+    "ge": lambda x, y: _less(y, x, strict=False),
+    "gt": lambda x, y: _less(y, x, strict=True),
+    "integer_pow": lambda x, y: power(x, y),
+    "le": lambda x, y: _less(x, y, strict=False),
+    "log": _log,
+    "log1p": lambda x: _log(add(x, 1.0)),
+    "log2": lambda x: multiply(_log(x), 1 / math.log(2)),
+    "logistic": lambda x: add(multiply(_tanh(multiply(x, 0.5)), 0.5), 0.5),
+    "lt": lambda x, y: _less(x, y, strict=True),
+    "max": _maximum,
+    "min": _minimum,
+    "mul": multiply,
+    "neg": negative,
     "pow": _power,
-    "rsqrt": lambda x, **_: _nan_where(x.lo <= 0, _round_outwards(jax.lax.rsqrt(x.hi), jax.lax.rsqrt(x.lo))),
+    "reduce_sum": _reduce_sum,
+    "rsqrt": lambda x: power(x, -0.5),
     "select_n": _select,
     "sign": _sign,
     "sin": _sine,
-    "square": lambda x, **_: _even(x, jnp.square),
-    "sub": _difference,
+    "sinh": lambda x: multiply(add(_exp(x), negative(_exp(negative(x)))), 0.5),
+    "sqrt": lambda x: power(x, 0.5),
+    "square": lambda x: power(x, 2),
+    "sub": lambda x, y: add(x, negative(y)),
+    "tan": lambda x: _divide(_sine(x), _cosine(x)),
+    "tanh": _tanh,
 }
-
-
-class Jet(NamedTuple):
-    """Bounds of a map of z and of its derivatives, over each of B boxes."""
-
-    value: Interval  # (B, p)
-    first: Interval  # (B, p, n)
-    second: Interval  # (B, p, n, n)
-    third: Interval  # (B, p, n, n, n); only the values D^3 [u, u, u] are used
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _enclosed_derivatives(
-    template: System, name: str, numbers: Any, k: jax.Array, lo: jax.Array, hi: jax.Array
-) -> tuple[Interval, ...]:
-    """Return the bounds of the step or the measurement at k, and of its derivatives up to the third, over boxes."""
-    maps: list[Callable[..., Any]] = [getattr(template.bind(numbers), name)]
-    for _ in range(3):
-        maps.append(jax.jacfwd(maps[-1]))
-    return enclose(jax.vmap(lambda x, k: tuple(map_(x, k) for map_ in maps)), lo, hi, k)
-
-
-def _jet(system: System, name: str, k: np.ndarray, box: Interval) -> Jet:
-    """Return the jet of "step" or "measure" over each box, of which each has its own k."""
-    with enable_x64():
-        enclosed = _enclosed_derivatives(system.template, name, system.numbers, k, *box)
-    bounds = [Interval(*(np.asarray(end) for end in v)) for v in enclosed]
-    # Where one order has no bound there is a jump or a kink, and the bounds of the higher orders are meaningless.
-    broken = np.zeros(len(box.lo), bool)
-    for k, (lo, hi) in enumerate(bounds):
-        mask = broken.reshape(-1, *(1,) * (lo.ndim - 1))
-        bounds[k] = Interval(np.where(mask, -np.inf, lo), np.where(mask, np.inf, hi))
-        broken = broken | ~np.isfinite(lo + hi).all(tuple(range(1, lo.ndim)))
-    return Jet(*bounds)
-
-
-def interval_einsum(subscripts: str, x: Interval, y: Interval) -> Interval:
-    """Return the einsum of two intervals, computed from midpoints and radii."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        mx, my = (x.lo + x.hi) / 2, (y.lo + y.hi) / 2
-        rx, ry = (x.hi - x.lo) / 2 + ROUNDING * np.abs(mx), (y.hi - y.lo) / 2 + ROUNDING * np.abs(my)
-        middle = np.einsum(subscripts, mx, my)
-        radius = np.einsum(subscripts, np.abs(mx), ry) + np.einsum(subscripts, rx, np.abs(my) + ry)
-        radius = radius * (1 + ROUNDING) + ROUNDING * np.abs(middle)
-        return Interval(middle - radius, middle + radius)
-
-
-def interval_add(x: Interval, y: Interval, factor: float = 1.0) -> Interval:
-    """Return x + factor y."""
-    ends = factor * y.lo, factor * y.hi
-    lo, hi = x.lo + np.minimum(*ends), x.hi + np.maximum(*ends)
-    size = ROUNDING * (np.abs(lo) + np.abs(hi) + np.abs(ends[0]) + np.abs(ends[1]))
-    return Interval(lo - size, hi + size)
-
-
-def compose(outer: Jet, inner: Jet) -> Jet:
-    """Return the jet of outer(inner(z)); `outer` must be bounded over a set that contains the values of `inner`."""
-    first = interval_einsum("bpi,biu->bpu", outer.first, inner.first)
-    second_times_first = interval_einsum("bpij,biu->bpuj", outer.second, inner.first)
-    second = interval_add(
-        interval_einsum("bpuj,bjv->bpuv", second_times_first, inner.first),
-        interval_einsum("bpi,biuv->bpuv", outer.first, inner.second),
-    )
-    third = interval_einsum("bpijk,biu->bpujk", outer.third, inner.first)
-    third = interval_einsum("bpujk,bjv->bpuvk", third, inner.first)
-    third = interval_einsum("bpuvk,bkw->bpuvw", third, inner.first)
-    third = interval_add(third, interval_einsum("bpuj,bjvw->bpuvw", second_times_first, inner.second), 3.0)
-    third = interval_add(third, interval_einsum("bpi,biuvw->bpuvw", outer.first, inner.third))
-    return Jet(outer.value, first, second, third)
 
 
 def measurement_jets(system: System, window: int, box: Interval) -> list[Jet]:
     """Return the jets of h(f0^j(z)) for j = 0, ..., window over the boxes of steps 0, 1, ..."""
-    (count, n), k = box.lo.shape, np.arange(len(box.lo))
-    identity = [np.zeros((count,) + (n,) * (k + 1)) for k in (1, 2, 3)]
-    identity[0][:] = np.eye(n)
-    state = Jet(box, *(Interval(v, v) for v in identity))
-    jets = []
+    k, state, jets = np.arange(len(box.lo)), box_jet(box.lo, box.hi), []
     for j in range(window + 1):
         if j:
-            state = compose(_jet(system, "step", k + j - 1, state.value), state)
-        jets.append(compose(_jet(system, "measure", k + j, state.value), state))
+            state = enclose(jax.vmap(system.step), state, k + j - 1)
+        jets.append(enclose(jax.vmap(system.measure), state, k + j))
     return jets
 
 
-def cost_bounds(
-    system: System, y: np.ndarray, weights: np.ndarray, lo: np.ndarray, hi: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bound J(z) = 1/2 sum_j w |y_j - h(f0^j(z))|^2 over boxes: a lower bound, and two of the third derivative.
+def cost_jet(system: System, y: np.ndarray, weights: np.ndarray, box: Interval) -> Jet:
+    """Bound J(z) = 1/2 sum_j w |y_j - h(f0^j(z))|^2 and its derivatives over the boxes (B, n) of steps 0, 1, ...
 
-    The boxes lo, hi of steps 0, ..., B - 1 have shape (B, n), y has shape (B, window + 1, p), and the weights broadcast
-    to it. A weight of 0 leaves a term out. The second result is the largest |D^3 J [u, u, u]| for |u| = 1, and the
-    third is a tensor T (B, n, n, n) with |D^3 J [u, u, u]| <= T [|u|, |u|, |u|]. Where there is no bound, the results
-    are 0 and infinite. Raises NoBound where f or h contains an operation without an interval rule.
+    y has shape (B, window + 1, p), and the weights broadcast to it. A weight of 0 leaves a term out. Raises NoBound
+    where f or h contains an operation without a rule.
     """
-    count, n = lo.shape
-    lower, third = np.zeros(count), Interval(np.zeros((count, n, n, n)), np.zeros((count, n, n, n)))
-    weights = np.broadcast_to(weights, y.shape)
-    for j, jet in enumerate(measurement_jets(system, y.shape[1] - 1, Interval(lo, hi))):
-        w, measured = weights[:, j], Interval(y[:, j], y[:, j])
-        residual = interval_add(jet.value, measured, -1.0)  # h - y
-        weighted_residual = Interval(w * residual.lo, w * residual.hi)
-        weighted_first = Interval(w[..., None] * jet.first.lo, w[..., None] * jet.first.hi)
-        third = interval_add(third, interval_einsum("bpu,bpvw->buvw", weighted_first, jet.second), 3.0)
-        third = interval_add(third, interval_einsum("bp,bpuvw->buvw", weighted_residual, jet.third))
-        nearest = np.maximum(np.maximum(residual.lo, -residual.hi), 0.0)  # the least |h - y|
-        lower += (w * np.square(nearest)).sum(1) / 2 * (1 - ROUNDING)
-    tensor = np.nan_to_num(third.magnitude * (1 + ROUNDING), nan=np.inf)
-    tensor = sum(np.transpose(tensor, (0, *order)) for order in itertools.permutations((1, 2, 3))) / 6
-    size = np.sqrt(np.square(third.magnitude).sum((1, 2, 3))) * (1 + ROUNDING)
-    return np.nan_to_num(lower, nan=0.0), np.where(np.isnan(size), np.inf, size), tensor
+    total, weights = constant(np.zeros(len(y)), box.lo.shape[1]), np.broadcast_to(weights, y.shape)
+    with np.errstate(all="ignore"):
+        for j, measured in enumerate(measurement_jets(system, y.shape[1] - 1, box)):
+            square = power(add(measured, -y[:, j]), 2)
+            own = Jet(*(v.where(weights[:, j] > 0, 0.0) for v in square))
+            total = add(total, _total(multiply(own, weights[:, j] / 2), 1))
+    return total

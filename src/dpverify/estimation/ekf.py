@@ -58,6 +58,19 @@ def cholesky_factor(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.stack(columns, axis=1), jnp.stack(inverses)
 
 
+def forward_substitution(factor: jax.Array, inverse: jax.Array, right: jax.Array) -> jax.Array:
+    """Return factor^-1 right for a factor and its inverse diagonal, as `cholesky_factor` returns them."""
+    rows: list[jax.Array] = []
+    for i in range(len(inverse)):
+        rows.append((right[i] - sum(factor[i, k] * row for k, row in enumerate(rows))) * inverse[i])
+    return jnp.stack(rows)
+
+
+def backward_substitution(factor: jax.Array, inverse: jax.Array, right: jax.Array) -> jax.Array:
+    """Return factor'^-1 right."""
+    return forward_substitution(factor.T[::-1, ::-1], inverse[::-1], right[::-1])[::-1]
+
+
 def posterior_covariance(prior: jax.Array, information: jax.Array) -> jax.Array:
     """Return (prior^-1 + information)^-1, computed as L (I + L' information L)^-1 L' with prior = L L'.
 
@@ -65,10 +78,7 @@ def posterior_covariance(prior: jax.Array, information: jax.Array) -> jax.Array:
     """
     factor, _ = cholesky_factor(prior)
     inner, inverse = cholesky_factor(jnp.eye(prior.shape[0]) + product(factor.T, product(information, factor)))
-    rows: list[jax.Array] = []  # the rows of inner^-1 factor', by forward substitution
-    for i in range(prior.shape[0]):
-        rows.append((factor[:, i] - sum(inner[i, k] * row for k, row in enumerate(rows))) * inverse[i])
-    solved = jnp.stack(rows)
+    solved = forward_substitution(inner, inverse, factor.T)
     return product(solved.T, solved)
 
 

@@ -16,6 +16,7 @@ Arrays of states have the runs on the *last* axis, which is the faster layout.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
@@ -26,14 +27,14 @@ import numpy as np
 from scipy.special import chdtrc
 
 from dpverify.errors import InputError
-from dpverify.estimation.bounds import HOW_TO_WRITE, NoBound, cost_bounds
+from dpverify.estimation.bounds import HOW_TO_WRITE, Interval, NoBound, cost_jet
+from dpverify.estimation.ekf import backward_substitution, cholesky_factor, forward_substitution
 from dpverify.estimation.moving_horizon import (
     Ball,
     Cost,
     Problem,
     Windows,
-    jitted_trajectory,
-    local_expansions,
+    project,
     sliding_windows,
     stage_cost,
 )
@@ -42,7 +43,7 @@ from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64, first_true
 
 MIN_BATCH = 32  # runs that are tested together, at least
-BATCH_DIVISOR = 64  # runs divided by those that are tested together: few runs need the full test
+BATCH_DIVISOR = 8  # runs divided by those that are tested together: an iteration of the loop costs more than its runs
 QUICK_BATCH_DIVISOR = 512  # runs divided by those that are tested without a loop
 MAX_QUICK_DRAWS_PER_RUN = 1 + 1 / 4096  # M up to which the quick sampler is used; a small part of its batch is pending
 NEW_DRAWS = 3  # draws after the first one that are tested without a loop
@@ -51,6 +52,8 @@ MAX_ABANDONED_SHARE = 1e-6  # share of runs
 MAX_DRAWS_PER_RUN = MAX_TESTS_PER_STEP / math.log(1 / MAX_ABANDONED_SHARE)  # M above which more runs are abandoned
 ENOUGH_DRAWS_PER_RUN = 4.0  # the Taylor envelope is taken at once if it needs at most so many draws per run
 MULTIPLIER_STEPS = 12  # Newton steps for the multiplier of a run; any multiplier is valid, a better one is faster
+OWN_NEWTON_STEPS = 1  # to the estimate of a run from that of the shared envelope, which is close to it
+EDGE = 1e-3  # relative distance from the sphere up to which an estimate counts as lying on it
 PILOT_RUNS = 512  # a tenth of the acceptance rate at which a set-up is refused would still show in eight steps
 
 
@@ -65,18 +68,18 @@ class Draw(NamedTuple):
 class Envelope(NamedTuple):
     """The lower bound J(point + d) >= value + gradient d + d' hessian d / 2 on the ball.
 
-    J exceeds it by at most third |d|^3 / 6 + curvature_bound |d|^2 / 2.
+    J exceeds it by at most the sum of excess_i d_i^2.
     """
 
     point: Any  # (n,); like the other fields a NumPy array where it is computed and a JAX array where it is sampled
     value: Any
     gradient: Any  # (n,)
     hessian: Any  # (n, n)
-    third: Any  # infinite where nothing is known about the excess
-    curvature_bound: Any
+    excess: Any  # (n,); infinite where nothing is known
     mean_gain: Any  # (n, n): matrix from m - point to the mean of d: (I + tau hessian)^-1
     mean_shift: Any  # (n,)
     covariance_root: Any  # (n, n): its columns are the principal axes
+    third: Any  # (n, n, n): |D^3 J[u, u, u]| <= third[|u|, |u|, |u|] on the ball
 
     def draw(self, m: jax.Array, key: jax.Array) -> Draw:
         """Return one draw for each prior, the columns of m (n, runs)."""
@@ -86,6 +89,20 @@ class Envelope(NamedTuple):
 
     def draw_on_ball(self, m: jax.Array, key: jax.Array, ball: Ball, kappa: float) -> Draw:
         """Return one draw for each prior, from a Gaussian whose centre lies in the ball."""
+        noise = jax.random.normal(key, m.shape, m.dtype)
+        offset, axes, v, precision, multiplier = self._on_ball(m, ball, kappa)
+        v = v + jnp.sqrt(kappa / (precision + multiplier)) * noise
+        draw = self._draw_at(axes @ (v - offset))
+        lower = draw.lower - multiplier / 2 * (ball.radius**2 - jnp.square(v).sum(0))
+        return draw._replace(lower=lower, slack=jnp.where(multiplier > 0, jnp.inf, draw.slack))
+
+    def centres(self, m: jax.Array, ball: Ball, kappa: float) -> jax.Array:
+        """Return the centres of the Gaussians from which `draw_on_ball` draws."""
+        offset, axes, v, *_ = self._on_ball(m, ball, kappa)
+        return self.point[:, None] + axes @ (v - offset)
+
+    def _on_ball(self, m: jax.Array, ball: Ball, kappa: float) -> tuple[jax.Array, ...]:
+        """Return the point in principal axes around the centre of the ball, these axes, the centres, and precisions."""
         deviations = jnp.linalg.norm(self.covariance_root, axis=0)[:, None]
         axes, precision = self.covariance_root / deviations.T, kappa / deviations**2
         offset = axes.T @ (self.point - ball.centre)[:, None]
@@ -98,26 +115,20 @@ class Envelope(NamedTuple):
             return jnp.where(excess > 0, multiplier + step, multiplier)
 
         multiplier = jax.lax.fori_loop(0, MULTIPLIER_STEPS, better, jnp.zeros_like(m[0]))
-        noise = jax.random.normal(key, m.shape, m.dtype)
-        v = slope / (precision + multiplier) + jnp.sqrt(kappa / (precision + multiplier)) * noise
-        draw = self._draw_at(axes @ (v - offset))
-        lower = draw.lower - multiplier / 2 * (ball.radius**2 - jnp.square(v).sum(0))
-        return draw._replace(lower=lower, slack=jnp.where(multiplier > 0, jnp.inf, draw.slack))
+        return offset, axes, slope / (precision + multiplier), precision, multiplier
 
     def _means(self, m: jax.Array) -> jax.Array:
         return multiply_columns(self.mean_gain, m - self.point[:, None]) + self.mean_shift[:, None]
 
     def _draw_at(self, d: jax.Array) -> Draw:
-        square = jnp.sum(d * d, 0)
         quadratic = jnp.sum(d * multiply_columns(self.hessian, d), 0)
         lower = self.value + jnp.sum(self.gradient[:, None] * d, 0) + quadratic / 2
-        slack = square * (jnp.sqrt(square) * self.third / 6 + self.curvature_bound / 2)
-        return Draw(self.point[:, None] + d, lower, slack)
+        return Draw(self.point[:, None] + d, lower, jnp.sum(self.excess[:, None] * d * d, 0))
 
     @classmethod
     def zeros(cls, steps: int, n: int) -> Envelope:
         """Return arrays of the shapes of the envelopes of all steps."""
-        shapes: list[tuple[int, ...]] = [(n,), (), (n,), (n, n), (), (), (n, n), (n,), (n, n)]
+        shapes: list[tuple[int, ...]] = [(n,), (), (n,), (n, n), (n,), (n, n), (n,), (n, n), (n, n, n)]
         return cls(*(np.zeros((steps, *shape)) for shape in shapes))
 
 
@@ -131,45 +142,89 @@ class Expansion(NamedTuple):
 
 
 def envelope_at(
-    expansion: Expansion, reduction: np.ndarray, third: float, ball: Ball, kappa: float, tau: float
-) -> Envelope | None:
-    """Return the envelope whose curvature is reduced by these amounts, one for each coordinate; None if infinite.
+    expansion: Expansion,
+    reduction: np.ndarray,
+    excess: np.ndarray,
+    third: np.ndarray,
+    ball: Ball,
+    kappa: float,
+    tau: float,
+) -> Envelope:
+    """Return the envelope whose curvature is reduced by these amounts, one for each coordinate.
 
-    Twice the reduction bounds the excess of J, unless a `third` derivative gives a smaller bound. Where the Gaussian
-    would be wider than the ball or no Gaussian at all, a multiple of |z - centre|^2 - radius^2 is added.
+    Where the Gaussian would be wider than the ball or no Gaussian at all, a multiple of |z - centre|^2 - radius^2 is
+    added.
     """
     point, value, gradient, hessian = expansion
-    if not np.isfinite(reduction).all():
-        return None
     n, offset = len(point), point - ball.centre
-    precision = np.eye(n) / tau + hessian - np.diag(reduction)
-    hessian, curvature_bound = hessian - np.diag(reduction), float(reduction.max())
+    hessian = hessian - np.diag(reduction)
+    precision = np.eye(n) / tau + hessian
     multiplier = n * kappa / ball.radius**2 - np.linalg.eigvalsh(precision)[0]
     if multiplier > 0:
         value = value - multiplier / 2 * (ball.radius**2 - offset @ offset)
         gradient, hessian = gradient + multiplier * offset, hessian + multiplier * np.eye(n)
-        third, precision = np.inf, precision + multiplier * np.eye(n)
+        excess, precision = np.full(n, np.inf), precision + multiplier * np.eye(n)
     values, vectors = np.linalg.eigh(precision)
     inverse = vectors / values @ vectors.T
     root = vectors * np.sqrt(kappa / values)
-    return Envelope(point, value, gradient, hessian, third, curvature_bound, inverse / tau, -inverse @ gradient, root)
+    return Envelope(point, value, gradient, hessian, excess, inverse / tau, -inverse @ gradient, root, third)
 
 
 def draws_bound(envelope: Envelope, ball: Ball, prior: np.ndarray, kappa: float) -> float:
-    """Return a bound of M = draws per accepted draw for this prior, if the curvature is reduced by curvature_bound I.
+    """Return a bound of M = draws per accepted draw for this prior.
 
-    The acceptance rate is at least E exp(-curvature_bound |d|^2 / kappa), less the probability outside the ball.
+    The acceptance rate is at least E exp(-sum_i excess_i d_i^2 / kappa), less the probability outside the ball.
     """
-    n, b, point = len(prior), envelope.curvature_bound, envelope.point
-    deviations = np.linalg.norm(envelope.covariance_root, axis=0)
-    values = kappa / deviations**2
-    mean = envelope.mean_gain @ (prior - point) + envelope.mean_shift
-    stretch = 1 + 2 * b / values
-    accepted = np.exp(-b / kappa * np.sum(np.square((envelope.covariance_root / deviations).T @ mean) / stretch))
-    accepted = accepted / np.sqrt(np.prod(stretch))
-    margin = ball.radius - np.linalg.norm(point - ball.centre + mean)
-    outside = chdtrc(n, max(margin, 0.0) ** 2 * values.min() / kappa)  # the upper tail of a chi-squared distribution
-    return float(1 / (accepted - outside)) if accepted > outside and np.isfinite(envelope.third) else np.inf
+    if not np.isfinite(envelope.excess).all():
+        return np.inf
+    n, covariance = len(prior), envelope.covariance_root @ envelope.covariance_root.T
+    mean = envelope.mean_gain @ (prior - envelope.point) + envelope.mean_shift
+    stretch = np.eye(n) + 2 / kappa * covariance * envelope.excess
+    exponent = mean * envelope.excess @ np.linalg.solve(stretch, mean) / kappa
+    accepted = np.exp(-exponent) / np.sqrt(np.linalg.det(stretch))
+    margin = max(ball.radius - np.linalg.norm(envelope.point - ball.centre + mean), 0.0)
+    outside = chdtrc(n, margin**2 / np.linalg.eigvalsh(covariance)[-1])  # the upper tail of a chi-squared distribution
+    return float(1 / (accepted - outside)) if accepted > outside else np.inf
+
+
+def draw_from_own_envelope(cost: Cost, start: jax.Array, m: jax.Array, key: jax.Array, sampler: Any) -> Draw:
+    """Return one draw for one run, from the Taylor polynomial at its own estimate, which is found from `start`.
+
+    So few draws are rejected for any prior, however far it lies from that of the deterministic trajectory.
+    """
+    ball, kappa, tau, third = sampler.ball, sampler.kappa, sampler.tau, sampler.envelope.third
+
+    def envelope(p: jax.Array) -> tuple[jax.Array, ...]:
+        """Return the envelope at p without its value: gradient and precision, J's part of them, and the multiplier."""
+        offset = p - ball.centre
+        reach = ball.radius + jnp.abs(offset)
+        hessian = jax.hessian(cost)(p) - jnp.diag(jnp.einsum("ijk,k->i", third, reach) / 3)
+        gradient, precision = jax.grad(cost)(p), hessian + jnp.eye(len(p)) / tau
+        slope = gradient + (p - m) / tau
+        # On the sphere, the multiplier of the constrained minimum; any multiplier from 0 up is valid.
+        at_edge = jnp.sum(jnp.square(offset)) > (1 - EDGE) * ball.radius**2
+        multiplier = jnp.where(at_edge, jnp.maximum(-slope @ offset / ball.radius**2, 0.0), 0.0)
+        # Gershgorin's bound of the smallest eigenvalue, so that the Gaussian is not wider than the ball.
+        least = jnp.min(2 * jnp.diag(precision) - jnp.abs(precision).sum(1)) + multiplier
+        multiplier = multiplier + jnp.maximum(len(p) * kappa / ball.radius**2 - least, 0.0)
+        return slope + multiplier * offset, precision + multiplier * jnp.eye(len(p)), gradient, hessian, multiplier
+
+    def newton(_: int, p: jax.Array) -> jax.Array:
+        slope, precision, *_ = envelope(p)
+        return project(p - gaussian_draw(precision, slope, jnp.zeros_like(p)), ball, "ball")
+
+    p = jax.lax.fori_loop(0, OWN_NEWTON_STEPS, newton, project(start, ball, "ball"))
+    slope, precision, gradient, hessian, multiplier = envelope(p)
+    d = -gaussian_draw(precision, slope, jnp.sqrt(kappa) * jax.random.normal(key, p.shape, p.dtype))
+    outside = jnp.sum(jnp.square(p + d - ball.centre)) - ball.radius**2
+    lower = cost(p) + gradient @ d + d @ hessian @ d / 2 + multiplier / 2 * outside
+    return Draw(p + d, lower, jnp.full((), jnp.inf))
+
+
+def gaussian_draw(precision: jax.Array, slope: jax.Array, noise: jax.Array) -> jax.Array:
+    """Return precision^-1 slope plus noise of covariance precision^-1, made from independent noise."""
+    factor, inverse = cholesky_factor(precision)
+    return backward_substitution(factor, inverse, forward_substitution(factor, inverse, slope) + noise)
 
 
 class RejectionState(NamedTuple):
@@ -190,6 +245,8 @@ class RejectionSampler(NamedTuple):
     envelope: Envelope
     ball: Ball
     kappa: float
+    tau: float
+    is_smooth: bool  # whether there are bounds of the third derivatives
 
     def draw_quickly(self, m: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return what `draw` returns and False, or anything and True if the few tests were not enough for all runs.
@@ -214,7 +271,7 @@ class RejectionSampler(NamedTuple):
             z, lower, u, pending, tests, key = state
             batch = first_true(pending & (tests < MAX_TESTS_PER_STEP), size)
             batch_key, key = jax.random.split(key)
-            new, new_u = self._draw_with_uniform(m.at[:, batch].get(mode="clip"), batch_key, True)
+            new, new_u = self.draw_with_uniform(m.at[:, batch].get(mode="clip"), batch_key, True)
             waiting = tuple(v.at[..., batch].get(mode="clip") for v in (z, lower, u))
             accepted = self._accepts(*waiting)
             z, lower, u = (
@@ -235,11 +292,11 @@ class RejectionSampler(NamedTuple):
         accepted. A run that is lost stays NaN and is never pending.
         """
         keys = jax.random.split(key, 2 + NEW_DRAWS)
-        first, u = self._draw_with_uniform(m, keys[1])
+        first, u = self.draw_with_uniform(m, keys[1])
         pending = ~self._squeezes(first, u) & ~_is_lost(m)
         batch = first_true(pending, self._batch_size(m, QUICK_BATCH_DIVISOR))
         own_m, *waiting = (v.at[..., batch].get(mode="clip") for v in (m, first.z, first.lower, u))
-        new, new_u = jax.vmap(self._draw_with_uniform, in_axes=(None, 0))(own_m, keys[2:])
+        new, new_u = jax.vmap(self.draw_with_uniform, in_axes=(None, 0))(own_m, keys[2:])
         # All draws of a run are tested at once: one program for many numbers is compiled and started faster than four.
         z, lower, own_u = (
             jnp.concatenate([old[None], drawn]) for old, drawn in zip(waiting, (new.z, new.lower, new_u), strict=True)
@@ -259,11 +316,18 @@ class RejectionSampler(NamedTuple):
     def _batch_size(self, m: jax.Array, divisor: int) -> int:
         return min(m.shape[1], max(m.shape[1] // divisor, MIN_BATCH))
 
-    def _draw_with_uniform(self, m: jax.Array, key: jax.Array, on_ball: bool = False) -> tuple[Draw, jax.Array]:
+    def draw_with_uniform(self, m: jax.Array, key: jax.Array, on_ball: bool = False) -> tuple[Draw, jax.Array]:
         """Return a draw for each prior with its uniform number; all but the first draws of a step are on the ball."""
         draw_key, uniform_key = jax.random.split(key)
         envelope = self.envelope
-        draw = envelope.draw_on_ball(m, draw_key, self.ball, self.kappa) if on_ball else envelope.draw(m, draw_key)
+        if on_ball and self.is_smooth:
+            starts, keys = envelope.centres(m, self.ball, self.kappa), jax.random.split(draw_key, m.shape[1])
+            own = functools.partial(draw_from_own_envelope, self.cost, sampler=self)
+            draw = jax.vmap(lambda start, m, key: own(start, m, key), (1, 1, 0), Draw(1, 0, 0))(starts, m, keys)  # type: ignore[arg-type]
+        elif on_ball:
+            draw = envelope.draw_on_ball(m, draw_key, self.ball, self.kappa)
+        else:
+            draw = envelope.draw(m, draw_key)
         return draw, jax.random.uniform(uniform_key, m.shape[1:], m.dtype)
 
     def _squeezes(self, draw: Draw, u: jax.Array) -> jax.Array:
@@ -332,95 +396,106 @@ class SamplerPlan(NamedTuple):
 
 def plan_sampler(problem: Problem, data: np.ndarray, support: Ball, kappa: float, tau: float) -> SamplerPlan:
     """Compute everything that depends on the data alone; `support` holds the centres and radii of all steps."""
-    numbers, template, n = problem.system.numbers, problem.template, problem.system.states
     with enable_x64():
         windows = sliding_windows(data, problem.window)
-        trajectory = np.asarray(jitted_trajectory(template, "ball", numbers, windows, tau, support))
-        expansions = [np.asarray(v) for v in local_expansions(template, numbers, trajectory, windows)]
-        if not all(np.isfinite(v).all() for v in expansions):
-            raise InputError(
-                "h: found NaN or infinity in h or its derivatives at an estimate; expected a smooth h on all of K_k; "
-                "fix f or h, or choose a smaller diameter"
-            )
-        steps, advice = len(trajectory), ""
-        lower, third, tensor = np.zeros(steps), np.full(steps, np.inf), np.full((steps, n, n, n), np.inf)
-        try:
-            lo, hi = support.centre - support.radius[:, None], support.centre + support.radius[:, None]
-            lower, third, tensor = cost_bounds(problem.system, windows.y, problem.residual_weights, lo, hi)
-        except NoBound as operation:
-            advice = f"; f or h contains {operation}, which has no interval bounds: {HOW_TO_WRITE}"
-        balls = [Ball(*v) for v in zip(*support, strict=True)]
-        offsets = trajectory - support.centre
-        # On the ball |d| <= reach, so that the cubic term is at most third |d|^3 / 6 <= reduction |d|^2 / 2 with
-        # reduction = third reach / 3. Coordinate by coordinate, the sum of |D^3 J_ijk d_i d_j d_k| / 6 is at most
-        # the sum of reduction_i d_i^2 / 2, because |d_i d_j| <= (d_i^2 + d_j^2) / 2.
-        reach = support.radius + np.linalg.norm(offsets, axis=1)
-        by_coordinate = np.einsum("bijk,bk->bi", tensor, support.radius[:, None] + np.abs(offsets)) / 3
-        at_estimate = [Expansion(*v) for v in zip(trajectory, *expansions, strict=True)]
-        flat = [Expansion(ball.centre, v, np.zeros(n), np.zeros((n, n))) for ball, v in zip(balls, lower, strict=True)]
-
-        def envelopes(points: list[Expansion], reductions: np.ndarray, thirds: np.ndarray) -> list[Envelope | None]:
-            own = zip(points, reductions, thirds, balls, strict=True)
-            return [envelope_at(*v, kappa, tau) for v in own]
-
-        priors = prior_means(problem, support, trajectory)
-        method, chosen = "taylor", envelopes(at_estimate, np.repeat(third * reach / 3, n).reshape(steps, n), third)
-        M = [
-            np.inf if e is None else draws_bound(e, ball, prior, kappa)
-            for e, ball, prior in zip(chosen, balls, priors, strict=True)
-        ]
-        if max(M) > ENOUGH_DRAWS_PER_RUN:
-            unknown = np.full(steps, np.inf)
-            candidates = [
-                ("prior", envelopes(flat, np.zeros((steps, n)), unknown)),
-                ("taylor", chosen),
-                ("taylor", envelopes(at_estimate, by_coordinate, unknown)),
-            ]
-            M = [np.inf]
-            for name, candidate in candidates:
-                if None not in candidate:
-                    pilot = _pilot_draws_per_run(problem, windows, balls, candidate, kappa=kappa, tau=tau)  # type: ignore[arg-type]
-                    if name == "prior" or max(pilot) <= max(M):
-                        M, method, chosen = pilot, name, candidate
-        stacked = jax.tree.map(lambda *v: np.stack(v), *chosen)
+        trajectory = problem.solve("ball", windows, tau, support)
+        taylor, prior, advice = _candidates(problem, windows, support, trajectory, kappa, tau)
+        method, chosen, M = "taylor", taylor, [np.inf]
+        if taylor:
+            priors, balls = prior_means(problem, support, trajectory), (Ball(*v) for v in zip(*support, strict=True))
+            M = [draws_bound(*v, kappa) for v in zip(taylor, balls, priors, strict=True)]
+        for name, candidate in (("taylor", taylor), ("prior", prior)):
+            if max(M) > ENOUGH_DRAWS_PER_RUN and candidate:
+                pilot = _pilot_draws_per_run(problem, windows, support, candidate, name == "taylor", kappa, tau)
+                if name == "taylor" or chosen is None or max(pilot) < max(M):
+                    method, chosen, M = name, candidate, pilot
     faithfulness = Faithfulness(method, True, tuple(float(v) for v in M))
-    refusal = "" if faithfulness.feasible else _refusal(f"step {int(np.argmax(M))}", advice)
-    return SamplerPlan(windows, support, stacked, trajectory, faithfulness, refusal)
+    reason = "" if faithfulness.feasible else refusal(f"step {int(np.argmax(M))}", advice)
+    stacked = jax.tree.map(lambda *v: np.stack(v), *(chosen or prior))
+    return SamplerPlan(windows, support, stacked, trajectory, faithfulness, reason)
 
 
-def _refusal(where: str, advice: str = "") -> str:
+def _candidates(
+    problem: Problem, windows: Windows, support: Ball, trajectory: np.ndarray, kappa: float, tau: float
+) -> tuple[list[Envelope] | None, list[Envelope], str]:
+    """Return the Taylor envelopes of all steps or None, the constant ones, and what to change if they do not suffice.
+
+    On the ball |d_i| is at most the radius plus the distance of the estimate, so that the cubic term of J, which is
+    bounded by the sum of |D^3 J_ijk d_i d_j d_k| / 6, is at most the sum of reduction_i d_i^2 / 2, because
+    |d_i d_j| <= (d_i^2 + d_j^2) / 2.
+    """
+    (steps, n), radius = trajectory.shape, support.radius[:, None]
+    balls = [Ball(*v) for v in zip(*support, strict=True)]
+
+    def constant(lower: np.ndarray) -> list[Envelope]:
+        none, unknown = (np.zeros(n), np.zeros((n, n))), (np.zeros(n), np.full(n, np.inf), np.zeros((n, n, n)))
+        own = zip(balls, lower, strict=True)
+        return [envelope_at(Expansion(ball.centre, v, *none), *unknown, ball, kappa, tau) for ball, v in own]
+
+    try:
+        weights, box = problem.residual_weights, Interval(support.centre - radius, support.centre + radius)
+        bounds, at_estimate = (
+            cost_jet(problem.system, windows.y, weights, own) for own in (box, Interval(trajectory, trajectory))
+        )
+    except NoBound as operation:
+        advice = f"; f or h contains {operation}, which has no interval bounds: {HOW_TO_WRITE}"
+        return None, constant(np.zeros(steps)), advice
+    prior = constant(np.nan_to_num(bounds.value.lo, nan=0.0, posinf=0.0))
+    # The axes of the derivatives come first, those of the steps last.
+    value, gradient, hessian = (np.moveaxis((v.lo + v.hi) / 2, -1, 0) for v in at_estimate[:3])
+    third = np.moveaxis(bounds.third.magnitude, -1, 0)
+    third = sum(np.transpose(third, (0, *order)) for order in itertools.permutations((1, 2, 3))) / 6 * (1 + 1e-9)
+    if not all(np.isfinite(v).all() for v in (value, gradient, hessian, third)):
+        return None, prior, ""
+    reduction = np.einsum("bijk,bk->bi", third, radius + np.abs(trajectory - support.centre)) / 3
+    own = zip(trajectory, value, gradient, (hessian + hessian.swapaxes(1, 2)) / 2, strict=True)
+    taylor = [
+        envelope_at(Expansion(*v), b, b, t, ball, kappa, tau)
+        for v, b, t, ball in zip(own, reduction, third, balls, strict=True)
+    ]
+    return taylor, prior, ""
+
+
+def refusal(where: str, advice: str = "") -> str:
     """Return the message for a distribution that the sampler cannot draw from."""
     return (
         f"s: found a Gibbs distribution that can't be sampled exactly at {where}; expected at least one accepted draw "
         f"in {MAX_DRAWS_PER_RUN:.0f}; choose a smaller diameter, radius or tau, smaller weights, or another s; "
-        f"W2MHE.proposed finds values that work{advice}"
+        f"W2MHE.proposed(system, data) finds values that work{advice}"
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def _pilot_step(
-    template: Problem, numbers: Any, envelope: Envelope, ball: Ball, rows: Any, m: Any, key: Any, kappa: float
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return draws (n, runs) of one step, the probability that each is accepted, and the priors that follow."""
+    template: Problem, is_smooth: bool, numbers: Any, rows: Any, own: Any, kappa: float, tau: float, m: Any, key: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Return for draws of one step the probability that each is accepted, and the priors that follow."""
     problem = template.bind(numbers)
     cost = stage_cost(problem.system, problem.residual_weights)
-    draw = envelope.draw_on_ball(m, key, ball, kappa)
-    acceptance = RejectionSampler(lambda z: cost(z, rows), envelope, ball, kappa).acceptance(draw.z, draw.lower)
-    return draw.z, acceptance, problem.system.step_columns(draw.z, rows.k)
+    sampler = RejectionSampler(lambda z: cost(z, rows), *own, kappa, tau, is_smooth)
+    draw, _ = sampler.draw_with_uniform(m, key, True)
+    return sampler.acceptance(draw.z, draw.lower), problem.system.step_columns(draw.z, rows.k)
 
 
 def _pilot_draws_per_run(
-    problem: Problem, windows: Windows, balls: list[Ball], envelopes: list[Envelope], *, kappa: float, tau: float
+    problem: Problem,
+    windows: Windows,
+    support: Ball,
+    envelopes: list[Envelope],
+    is_smooth: bool,
+    kappa: float,
+    tau: float,
 ) -> list[float]:
     """Return the draws per accepted draw at each step, measured on pilot runs; infinite where there are too many."""
     rng, priors = np.random.default_rng(0), np.tile(problem.system.start, (PILOT_RUNS, 1)).T
     draws_per_run: list[float] = []
-    for k, (ball, envelope) in enumerate(zip(balls, envelopes, strict=True)):
+    for k, envelope in enumerate(envelopes):
+        rows, ball = (type(v)(*(part[k] for part in v)) for v in (windows, support))
         priors = priors if problem.prior == "carried" else np.tile(ball.centre, (PILOT_RUNS, 1)).T
-        own = envelope, ball, Windows(windows.y[k], windows.k[k]), priors, jax.random.key(k), kappa
-        _, acceptance, predicted = (np.asarray(v) for v in _pilot_step(problem.template, problem.system.numbers, *own))
+        inputs = problem.system.numbers, rows, (envelope, ball), kappa, tau, priors, jax.random.key(k)
+        acceptance, predicted = map(np.asarray, _pilot_step(problem.template, is_smooth, *inputs))
         if not acceptance.mean() * MAX_DRAWS_PER_RUN >= 1:  # also where J is NaN
-            return draws_per_run + [np.inf] * (len(balls) - k)
+            return draws_per_run + [np.inf] * (len(envelopes) - k)
         draws_per_run.append(1 / acceptance.mean())
         priors = predicted[:, rng.choice(PILOT_RUNS, PILOT_RUNS, p=acceptance / acceptance.sum())]
     return draws_per_run
@@ -434,9 +509,18 @@ def prior_means(problem: Problem, support: Ball, states: np.ndarray) -> np.ndarr
     return np.vstack([problem.system.start, predicted])
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _draw_step(
-    template: Problem, quick: bool, numbers: Any, inputs: Any, step: Any, kappa: float, tau: float, z: Any, lost: Any
+    template: Problem,
+    quick: bool,
+    is_smooth: bool,
+    numbers: Any,
+    inputs: Any,
+    step: Any,
+    kappa: float,
+    tau: float,
+    z: Any,
+    lost: Any,
 ) -> tuple[jax.Array, jax.Array]:
     """Return the states (n, runs) of a step that follow those of the step before, and whether any run is unfinished."""
     problem = template.bind(numbers)
@@ -446,7 +530,7 @@ def _draw_step(
         m = jnp.where(step == 0, jnp.asarray(problem.system.start)[:, None], problem.system.step_columns(z, rows.k - 1))
     else:
         m = jnp.tile(ball.centre[:, None], z.shape[1])
-    sampler = RejectionSampler(lambda z: cost(z, rows), envelope, ball, kappa)
+    sampler = RejectionSampler(lambda z: cost(z, rows), envelope, ball, kappa, tau, is_smooth)
     z, unfinished = sampler.draw_quickly(m, key) if quick else sampler.draw(m, key)
     return z, lost | unfinished
 
@@ -460,14 +544,14 @@ def _by_run(states: list[jax.Array], released: tuple[int, ...]) -> jax.Array:
 
 def sample_trajectories(
     problem: Problem,
-    quick: bool,
+    faithfulness: Faithfulness,
     key: jax.Array,
     runs: int,
     plan: tuple[Windows, Ball, Envelope],
     kappa: float,
     tau: float,
 ) -> jax.Array:
-    """Return the released estimates (runs, K, d); `quick` tries the quick sampler first.
+    """Return the released estimates (runs, K, d), where most draws are squeezed by the quick sampler first.
 
     The quick sampler has no loop, which would wait for the host in each iteration on a GPU. Where its few tests are not
     enough for all runs, the full sampler draws the block again. The same keys give the same draws, so that the runs
@@ -476,18 +560,18 @@ def sample_trajectories(
     which would be written to memory once more.
     """
     template, numbers, steps = problem.template, problem.system.numbers, len(plan[0].k)
-    inputs = *plan, jax.random.split(key, steps)
-    for is_quick in (True, False) if quick else (False,):
+    inputs, is_smooth = (*plan, jax.random.split(key, steps)), faithfulness.method == "taylor"
+    for is_quick in (True, False) if faithfulness.mostly_squeezed else (False,):
         # On the device of the plan, or the first step would be compiled for itself.
         z, lost = jax.device_put((jnp.zeros((problem.system.states, runs)), np.zeros((), bool)), plan[0].y.sharding)
         states = []
         for k in range(steps):
-            z, lost = _draw_step(template, is_quick, numbers, inputs, np.int32(k), kappa, tau, z, lost)
+            z, lost = _draw_step(template, is_quick, is_smooth, numbers, inputs, np.int32(k), kappa, tau, z, lost)
             states.append(z)
         estimates = _by_run(states, tuple(problem.system.released))
         if not lost:  # the device orders the estimates by run meanwhile, and does not stand still
             return estimates
-    raise InputError(_refusal("a step whose prediction lies too far from K_k"))
+    raise InputError(refusal("a step whose prediction lies too far from K_k"))
 
 
 @functools.lru_cache(maxsize=64)
@@ -509,7 +593,15 @@ def compile_ahead(problem: Problem, runs: int, windows: tuple[int, ...], device:
                 (Windows(np.zeros(windows), np.arange(steps)), all_space, Envelope.zeros(steps, n)), device
             )
             jax.block_until_ready(
-                sample_trajectories(problem, True, jax_key(np.random.default_rng(0)), runs, plan, 1.0, 1.0)
+                sample_trajectories(
+                    problem,
+                    Faithfulness("taylor", True, (1.0,)),
+                    jax_key(np.random.default_rng(0)),
+                    runs,
+                    plan,
+                    1.0,
+                    1.0,
+                )
             )
 
     thread = ThreadPoolExecutor(1, "dpverify-compiler")

@@ -22,7 +22,9 @@ from dpverify.errors import InputError
 from dpverify.estimation import gibbs, moving_horizon
 from dpverify.estimation.moving_horizon import Ball, Problem, Windows, sliding_windows
 from dpverify.estimation.system import (
+    UNSET,
     System,
+    as_tuples,
     check_data,
     check_noise_parameter,
     check_positive,
@@ -37,6 +39,8 @@ from dpverify.util.arrays import Array, enable_x64, host_device
 from dpverify.util.checks import check_choice, check_whole_number
 
 LAWS = ("gibbs", "blend")
+PROPOSED_DRAWS_PER_RUN = 64.0  # up to so many draws per run and step, a CPU draws thousands of runs per second
+PROPOSED_TAUS = 10  # down to a prior of 1/500 of the deviation of the prediction
 BOUNDARY_REMARK = (
     "the deterministic estimate of the W2-MHE lies on the boundary of K_k, which limits the influence of the data: the "
     'measured privacy is partly that of the set; choose a larger diameter=, or support="wide" with a radius='
@@ -69,14 +73,19 @@ class W2MHE:
     weights : tuple of float, optional
         Weight of the squared residual of each measurement; 1 by default. The distribution of the noise is not used;
         1 / variance is the usual choice.
-    support : {"theorem", "wide"}
-        Size of K_k: of diameter `diameter` c_f^k as in the paper's theorem, or of the same `radius` at every step. The
-        paper's theorem has no value for "wide".
+    support : {"theorem", "wide", "tube"}, optional
+        Size of K_k: of diameter `diameter` c_f^k as in the paper's theorem, of the same `radius` at every step, or
+        a tube around the prediction from the start that follows its error to first order: the root of its mean square,
+        plus twice the largest deviation of a coordinate. By default "wide" if a
+        radius is given, "theorem" if the system has a Lipschitz constant, and "tube" otherwise. The paper's theorem
+        has a value for "theorem" only.
     diameter : float
         Diameter of K_0 for `support="theorem"`, in units of the state. K_k is a ball for "gibbs"; for "blend" it is a
         cube, and this is its diagonal.
     radius : float, optional
         Half the diameter of every K_k for `support="wide"`; required there.
+    scale : tuple of float, optional
+        The unit of each state in which distances are measured: that of the prior, and the size of K_k; 1 by default.
     name : str
         Name in reports.
 
@@ -106,9 +115,10 @@ class W2MHE:
     span: str = "closed"
     prior: str = "carried"
     weights: tuple[float, ...] | None = None
-    support: str = "theorem"
+    support: str = UNSET
     diameter: float = 0.1
     radius: float | None = None
+    scale: tuple[float, ...] | None = None
     name: str = "W2-MHE"
 
     def __post_init__(self) -> None:
@@ -119,23 +129,26 @@ class W2MHE:
         check_choice("law", self.law, LAWS)
         check_choice("span", self.span, moving_horizon.SPANS)
         check_choice("prior", self.prior, moving_horizon.PRIORS)
-        check_choice("support", self.support, ("theorem", "wide"))
-        self._check_support()
-
-    def _check_support(self) -> None:
+        if self.scale is not None:
+            object.__setattr__(self, "scale", as_tuples(self.scale))
+            if np.shape(self.scale) != (self.system.states,) or not 0 < min(self.scale) <= max(self.scale) < np.inf:
+                raise InputError(f"scale: found {self.scale}; expected {self.system.states} positive numbers")
+        c_f = self.problem.system.lipschitz
+        if self.support is None:
+            default = "wide" if self.radius is not None else "theorem" if c_f else "tube"
+            object.__setattr__(self, "support", default)
+        check_choice("support", self.support, ("theorem", "wide", "tube"))
+        check_positive("diameter", self.diameter, "the diameter of K_0")
         if self.support == "wide":
             check_positive("radius", self.radius, 'which support="wide" requires')
-            return
-        check_positive("diameter", self.diameter, "the diameter of K_0")
-        if self.radius is not None:
+        elif self.radius is not None:
             raise InputError(
-                f'radius: found {self.radius} with support="theorem"; expected support="wide" with it; pass '
-                "diameter=... instead, or change the support"
+                f'radius: found {self.radius} with support="{self.support}"; expected support="wide" with it'
             )
-        if self.system.lipschitz is None or not 0 < self.system.lipschitz < np.inf:
+        if self.support == "theorem" and not (c_f and np.isfinite(c_f)):
             raise InputError(
-                f"system: found c_f {self.system.lipschitz}; expected a positive Lipschitz constant of f, by which K_k "
-                'grows; pass System(lipschitz=...), replace a singular A, or use support="wide"'
+                f"system: found c_f {c_f}; expected a positive Lipschitz constant of f, by which K_k grows; pass "
+                'System(lipschitz=...), replace a singular A, or use support="tube"'
             )
 
     @property
@@ -143,11 +156,12 @@ class W2MHE:
         """The number of runs per block."""
         return default_block() << (0 if compiles_for_cpu() else 1)
 
-    @property
+    @functools.cached_property
     def problem(self) -> Problem:
-        """The static part of the estimation problem."""
+        """The static part of the estimation problem, whose states are divided by the scale."""
         assert self.weights is not None
-        return Problem(self.system, self.window, self.span, self.weights, self.prior)
+        model = self.system if self.scale is None else self.system.rescaled(self.scale)
+        return Problem(model, self.window, self.span, self.weights, self.prior)
 
     @property
     def kappa(self) -> float:
@@ -155,18 +169,29 @@ class W2MHE:
         return (1 - self.s) / self.s if self.s > 0 else np.inf
 
     def sets(self, steps: int) -> Ball:
-        """Return centres and radii (half the diameters) of K_0, ..., K_{steps-1}."""
-        return self._sets_around(self.system.open_loop(steps))
+        """Return centres and radii (half the diameters) of K_0, ..., K_{steps-1}, in units of the scale."""
+        ball = self._sets_around(*self.system.open_loop(steps))
+        if not ball.radius.all():
+            raise InputError(
+                "radius: found a system without initial uncertainty and disturbance; expected some, by which K_k is as "
+                "large as the error of the prediction; pass initial= and disturbance= to System, or radius="
+            )
+        return ball
 
-    def _sets_around(self, centre: Array) -> Ball:
-        if self.radius is not None:
-            return Ball(centre, np.full(len(centre), float(self.radius)))
-        assert self.system.lipschitz is not None
-        return Ball(centre, self.diameter / 2 * self.system.lipschitz ** np.arange(len(centre)))
+    def _sets_around(self, states: Array, deviations: Array) -> Ball:
+        scale, steps = np.ones(self.system.states) if self.scale is None else np.asarray(self.scale), len(states)
+        centre = states if self.scale is None else states / scale
+        if self.support == "tube":
+            square = (deviations / scale) ** 2
+            return Ball(centre, square.sum(1) ** 0.5 + 2 * square.max(1) ** 0.5)
+        if self.support == "wide":
+            return Ball(centre, np.full(steps, float(self.radius or 0.0)))
+        return Ball(centre, self.diameter / 2 * (self.problem.system.lipschitz or 0.0) ** np.arange(steps))
 
     def deterministic(self, data: object) -> np.ndarray:
         """Return the estimates at s = 1 with all coordinates of the state, (T + 1 - window, states)."""
-        return np.asarray(self._plan(data).trajectory)
+        states = np.asarray(self._plan(data).trajectory)
+        return states if self.scale is None else states * np.asarray(self.scale)
 
     def estimate(self, data: jax.Array) -> jax.Array:
         """Return the released estimates at s = 1, (K, d): pure JAX, can be vmapped over data."""
@@ -174,8 +199,8 @@ class W2MHE:
 
     def estimate_windows(self, windows: Windows) -> jax.Array:
         """Return the same for windows, which need not fit together."""
-        support = self._sets_around(self.system.predicted(len(windows.k)))
-        return moving_horizon.trajectory(self.problem, self._shape, windows, self.tau, support)[:, self._released]
+        support = self._sets_around(*self.system.predicted(len(windows.k)))
+        return self._release(moving_horizon.trajectory(self.problem, self._shape, windows, self.tau, support))
 
     def warm_start(self, data: jax.Array) -> Callable[[jax.Array], jax.Array]:
         """Return a function with the values of `estimate` that is faster for data sets close to `data`."""
@@ -185,17 +210,20 @@ class W2MHE:
     def warm_start_windows(self, data: jax.Array) -> Callable[[Windows], jax.Array]:
         """Return the same function of windows, which need not fit together."""
         windows = sliding_windows(data, self.window)
-        support = self._sets_around(self.system.predicted(len(windows.k)))
+        support = self._sets_around(*self.system.predicted(len(windows.k)))
         solve = moving_horizon.warm_started_trajectory(self.problem, self._shape, windows, self.tau, support)
-        return lambda other: solve(other)[:, self._released]
+        return lambda other: self._release(solve(other))
 
     @property
     def _shape(self) -> str:
         return "ball" if self.law == "gibbs" else "cube"
 
-    @property
-    def _released(self) -> np.ndarray:
-        return np.asarray(self.system.released)
+    def _release(self, states: Array) -> Array:
+        """Return the released coordinates of states, in their own units."""
+        return self._in_units(states[..., np.asarray(self.system.released)])
+
+    def _in_units(self, estimates: Any) -> Any:
+        return estimates if self.scale is None else estimates * np.asarray(self.scale)[list(self.system.released)]
 
     def faithfulness(self, data: object) -> gibbs.Faithfulness:
         """Return what is proved about the sampler for this data set, and what is only expected."""
@@ -250,18 +278,73 @@ class W2MHE:
         with enable_x64():
             key, released = jax_key(rng), tuple(self.system.released)
             if self.s == 1:
-                estimates = jnp.asarray(plan.trajectory)[:, list(released)]
-                return jnp.broadcast_to(estimates, (runs, len(plan.trajectory), len(released)))
+                estimates = self._release(jnp.asarray(plan.trajectory))
+                return jnp.broadcast_to(estimates, (runs, *estimates.shape))
             if self.law == "blend":
                 estimates = plan.trajectory[:, list(released)]
-                return _blend(key, runs, estimates, plan.support, self.s, self.system.states, released)
+                return self._in_units(_blend(key, runs, estimates, plan.support, self.s, self.system.states, released))
             if self.s == 0:
-                return _uniform(key, runs, plan.support, released)
+                return self._in_units(_uniform(key, runs, plan.support, released))
             if plan.refusal:
                 raise InputError(plan.refusal)
             wait(compiling)  # a failure there fails here again, or does not
-            quick, own = plan.faithfulness.mostly_squeezed, _plan_on_device(*plan_key, device)
-            return gibbs.sample_trajectories(self.problem, quick, key, runs, own, float(self.kappa), float(self.tau))
+            own = _plan_on_device(*plan_key, device)
+            drawn = gibbs.sample_trajectories(
+                self.problem, plan.faithfulness, key, runs, own, float(self.kappa), float(self.tau)
+            )
+            return self._in_units(drawn)
+
+    @classmethod
+    def proposed(cls, system: System, data: object, window: int = 5, s: float = 0.8, **changes: Any) -> W2MHE:
+        """Return the estimator with the weights of the textbook, as far as it can be sampled quickly for a recording.
+
+        A residual is weighted by 1 / variance of the noise. Distances of states are measured in deviations of the
+        prediction from the start, and K_k is a tube around this prediction. `tau` is 1, and is reduced until most
+        draws of the Gibbs distribution are accepted.
+
+        Parameters
+        ----------
+        system : System
+            The model of the data, with `noise` and with `initial` or `disturbance`.
+        data : array_like
+            A recording (T + 1, measurements). It decides about tau: take a public or a simulated one.
+        window, s
+            As for the class.
+        **changes
+            Other parameters of the class, instead of the proposed ones.
+
+        Returns
+        -------
+        W2MHE
+            An estimator that is feasible for this recording.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpverify.estimation import W2MHE, Normal, System
+        >>> walk = System(A=[[1.0]], C=[[1.0]], start=(0.0,), noise=Normal(0.5), initial=Normal(2.0))
+        >>> mechanism = W2MHE.proposed(walk, walk.simulate(np.random.default_rng(0)).data)
+        >>> mechanism.tau, mechanism.weights, mechanism.scale
+        (1.0, (4.0,), (2.0,))
+        """
+        steps = len(check_data(system, data, window + 1)) - window
+        deviations, variances = system.open_loop(steps)[1].max(0), system.measurement_variances
+        if not deviations.any() or not variances.all():
+            raise InputError(
+                "system: found a system without noise, or without initial uncertainty and disturbance; expected both, "
+                "because they weight measurements against predictions; pass Normal(...) for them, or use W2MHE(...)"
+            )
+        own = {
+            "weights": tuple(1 / variances),
+            "support": "tube",
+            "scale": tuple(np.where(deviations > 0, deviations, deviations[deviations > 0].min())),
+        }
+        for tau in 4.0 ** -np.arange(PROPOSED_TAUS):
+            mechanism = cls(system, window, s, **({"tau": float(tau)} | own | changes))
+            plan = mechanism._plan(data)
+            if max(plan.faithfulness.M) <= PROPOSED_DRAWS_PER_RUN:
+                return mechanism
+        raise InputError(plan.refusal or gibbs.refusal(f"step {int(np.argmax(plan.faithfulness.M))}"))
 
 
 @functools.lru_cache(maxsize=64)
@@ -273,12 +356,7 @@ def _cached_plan(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> gibbs
         if mechanism._is_gibbs:
             return gibbs.plan_sampler(problem, y, support, mechanism.kappa, mechanism.tau)
         rows = sliding_windows(y, mechanism.window)
-        solved = moving_horizon.jitted_trajectory(
-            problem.template, mechanism._shape, problem.system.numbers, rows, mechanism.tau, support
-        )
-        states = np.asarray(solved)
-    if not np.isfinite(states).all():
-        raise InputError("f: found NaN or infinity in f or h near an estimate; expected finite numbers; fix f or h")
+        states = problem.solve(mechanism._shape, rows, mechanism.tau, support)
     return gibbs.SamplerPlan(rows, support, None, states, gibbs.Faithfulness("direct", True, (1.0,) * len(states)))
 
 

@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpverify.estimation.system import System
-from dpverify.util.arrays import Array
+from dpverify.errors import InputError
+from dpverify.estimation.system import System, first_bad_row
 
 SPANS = ("closed", "open")  # whether a window includes the measurement of its own step
 PRIORS = ("carried", "start")  # whether the prior of a window follows from the estimate of the window before
@@ -61,6 +61,16 @@ class Problem(NamedTuple):
     def bind(self, numbers: Any) -> Problem:
         """Return this template with the numbers of its system, which may be traced."""
         return self._replace(system=self.system.bind(numbers))
+
+    def solve(self, shape: str, windows: Windows, tau: float, support: Ball) -> np.ndarray:
+        """Return the states (K, n) at s = 1, or raise an InputError where they are not finite."""
+        states = np.asarray(jitted_trajectory(self.template, shape, self.system.numbers, windows, tau, support))
+        if not np.isfinite(states).all():
+            raise InputError(
+                f"f: found NaN or infinity in f or h at the estimate of step {first_bad_row(states)}; expected "
+                "finite numbers; fix f or h, choose smaller sets K_k, or compare data and start with the model"
+            )
+        return states
 
     @property
     def residual_weights(self) -> np.ndarray:
@@ -192,14 +202,6 @@ def jitted_trajectory(
 ) -> jax.Array:
     """Return `trajectory`, compiled once for all members of a family of systems."""
     return trajectory(template.bind(numbers), shape, windows, tau, support)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def local_expansions(template: Problem, numbers: Any, z: Array, windows: Windows) -> tuple[Array, Array, Array]:
-    """Return J, its gradient and its Hessian at the points and windows of many steps."""
-    problem = template.bind(numbers)
-    cost = stage_cost(problem.system, problem.residual_weights)
-    return jax.vmap(lambda z, rows: (cost(z, rows), jax.grad(cost)(z, rows), jax.hessian(cost)(z, rows)))(z, windows)
 
 
 class Reference(NamedTuple):

@@ -474,6 +474,13 @@ class System:
         slope = jax.jacfwd(lambda noise: evaluate(x, k, noise))(jnp.zeros(self.noise_size(name)))
         return slope @ jnp.asarray(covariance) @ slope.T
 
+    @property
+    def measurement_variances(self) -> np.ndarray:
+        """The variance that the noise gives to each measurement at the start."""
+        R = np.diag(np.broadcast_to(self.noise.variance, self.noise_size("h")))
+        with enable_x64(), host_device():
+            return np.diag(np.asarray(self.noise_covariance("h", R, jnp.asarray(self.start))))
+
     @functools.cached_property
     def numbers(self) -> tuple[Any, Any, Any]:
         """The inputs, the parameters and the numbers of h: arguments of compiled code."""
@@ -540,28 +547,42 @@ class System:
             # Outside the compiled part, so that the rounding is the same for another h of the same states.
             data = jax.vmap(self.measure)(states, jnp.arange(steps + 1), noise)
             recording = Recording(np.asarray(states), np.asarray(noise), np.asarray(data))
-        finite = np.isfinite(np.hstack([recording.states, recording.data])).all(1)
-        if not finite.all():
+        bad = first_bad_row(np.hstack([recording.states, recording.data]))
+        if bad is not None:
             raise InputError(
-                f"simulate: found NaN or infinity at step {np.argmin(finite)}; expected a system that stays finite "
+                f"simulate: found NaN or infinity at step {bad}; expected a system that stays finite "
                 "over all steps; simulate fewer steps, start elsewhere, or take a smaller sampling interval"
             )
         return recording
 
-    def predicted(self, steps: int) -> jax.Array:
-        """Return the noise-free prediction from the start, (steps, states): pure JAX."""
-        return _predicted(self.template, self.numbers, steps, jnp.asarray(self.start))
+    def predicted(self, steps: int) -> tuple[jax.Array, jax.Array]:
+        """Return the noise-free prediction from the start, and the deviations of its error to first order.
 
-    def open_loop(self, steps: int) -> np.ndarray:
-        """Return the noise-free prediction from the start, or raise an InputError where it is not finite."""
+        Both have the shape (steps, states). This is pure JAX.
+        """
+
+        def step(state: tuple[jax.Array, jax.Array], k: jax.Array) -> tuple[Any, Any]:
+            x, P = state
+            F = jax.jacfwd(self.step)(x, k)
+            return (self.step(x, k), F @ P @ F.T + self.noise_covariance("f", Q, x, k)), (x, jnp.sqrt(jnp.diag(P)))
+
+        Q, P0 = (
+            jnp.diag(jnp.broadcast_to(jnp.asarray(law.variance, float), size))
+            for law, size in ((self.disturbance, self.noise_size("f")), (self.initial, self.states))
+        )
+        return jax.lax.scan(step, (jnp.asarray(self.start), P0), jnp.arange(steps))[1]
+
+    def open_loop(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `predicted` returns, or raise an InputError where a prediction is not finite."""
         with enable_x64(), host_device():
-            states = np.asarray(self.predicted(steps))
-        if not np.isfinite(states).all():
+            states, deviations = map(np.asarray, _predicted(self.template, self.numbers, steps))
+        bad = first_bad_row(np.hstack([states, deviations]))
+        if bad is not None:
             raise InputError(
-                f"f: found NaN or infinity in the prediction of step {int(np.argmin(np.isfinite(states).all(1)))} from "
-                "start; expected a step that stays finite; use fewer steps, or a smaller sampling interval"
+                f"f: found NaN or infinity in the prediction of step {bad} from start; expected a step that stays "
+                "finite; use fewer steps, or a smaller sampling interval"
             )
-        return states
+        return states, deviations
 
 
 class Recording(NamedTuple):
@@ -637,9 +658,8 @@ def _simulated(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2))
-def _predicted(template: System, numbers: Any, steps: int, start: jax.Array) -> jax.Array:
-    system = template.bind(numbers)
-    return jax.lax.scan(lambda x, k: (system.step(x, k), x), start, jnp.arange(steps))[1]
+def _predicted(template: System, numbers: Any, steps: int) -> tuple[jax.Array, jax.Array]:
+    return template.bind(numbers).predicted(steps)
 
 
 EstimatorType = TypeVar("EstimatorType", bound="Estimator")
@@ -800,14 +820,20 @@ def _cached_estimate(estimator: Estimator, shape: tuple[int, ...], data: bytes) 
         return np.asarray(_estimate(*split_parameters(estimator), np.frombuffer(data).reshape(shape)))
 
 
+def first_bad_row(rows: np.ndarray) -> int | None:
+    """Return the number of the first row with NaN or infinity, or None."""
+    finite = np.isfinite(rows).reshape(len(rows), -1).all(1)
+    return None if finite.all() else int(np.argmin(finite))
+
+
 def finite_estimate(estimator: Estimator, data: np.ndarray | jax.Array) -> np.ndarray:
     """Return the noise-free `estimator.estimate(data)`; raise an InputError that names the first step with NaN."""
     array = np.ascontiguousarray(data, float)
     estimate = _cached_estimate(estimator, array.shape, array.tobytes())
-    finite = np.isfinite(estimate).reshape(len(estimate), -1).all(1)
-    if not finite.all():
+    bad = first_bad_row(estimate)
+    if bad is not None:
         raise InputError(
-            f"data: found NaN or infinity in the noise-free estimate at step {int(np.argmin(finite))}; expected f and "
+            f"data: found NaN or infinity in the noise-free estimate at step {bad}; expected f and "
             "h that are finite around the trajectory; fix f or h, or compare data and start with the model"
         )
     return estimate

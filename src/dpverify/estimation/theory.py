@@ -129,7 +129,7 @@ def sufficient_epsilon(mechanism: W2MHE, distance: float, steps: int, c_h: float
     >>> round(theory.sufficient_epsilon(W2MHE(oscillator(), 5, 0.8, 1.4e-5), 10, 3), 1)
     6474.3
     """
-    c_f = mechanism.system.lipschitz
+    c_f = mechanism.problem.system.lipschitz
     if mechanism.support != "theorem" or c_f is None:
         raise InputError(
             f'mechanism: found support "{mechanism.support}"; expected the theorem\'s sets K_k, because the formula '
@@ -208,12 +208,13 @@ def gibbs_epsilon(mechanism: W2MHE, first: object, second: object) -> float:
     if y1.shape != y2.shape:
         raise InputError(f"data: found shapes {y1.shape} and {y2.shape}; expected the same number of steps")
     support, jets = _measurement_jets(mechanism, len(y1) - mechanism.window)
-    gradient = Interval(np.zeros_like(support.centre), np.zeros_like(support.centre))
+    zero = np.zeros(support.centre.T.shape)
+    gradient = Interval(zero, zero)
     for j, (jet, w) in enumerate(zip(jets, mechanism.problem.residual_weights, strict=True)):
         difference = w * (y1 - y2)[j : j + len(support.radius)]
-        ends = difference[..., None] * jet.first.lo, difference[..., None] * jet.first.hi
-        gradient = Interval(gradient.lo + np.minimum(*ends).sum(1), gradient.hi + np.maximum(*ends).sum(1))
-    return _summed_oscillation(support, np.linalg.norm(gradient.magnitude, axis=1), mechanism.kappa)
+        ends = difference * jet.first.lo, difference * jet.first.hi
+        gradient = Interval(gradient.lo + np.minimum(*ends).sum(2), gradient.hi + np.maximum(*ends).sum(2))
+    return _summed_oscillation(support, np.linalg.norm(gradient.magnitude, axis=0), mechanism.kappa)
 
 
 def gibbs_epsilon_within(mechanism: W2MHE, distance: float, steps: int) -> float:
@@ -250,7 +251,7 @@ def gibbs_epsilon_within(mechanism: W2MHE, distance: float, steps: int) -> float
         raise InputError(f"distance: found {distance}; expected a number from 0 up")
     support, jets = _measurement_jets(mechanism, steps)
     weights = mechanism.problem.residual_weights
-    squares = sum(np.square(w[:, None] * jet.first.magnitude).sum((1, 2)) for jet, w in zip(jets, weights, strict=True))
+    squares = sum(np.square(w * jet.first.magnitude).sum((0, 2)) for jet, w in zip(jets, weights, strict=True))
     return _summed_oscillation(support, distance * np.sqrt(squares), mechanism.kappa)
 
 
@@ -270,7 +271,7 @@ def _measurement_jets(mechanism: W2MHE, steps: int) -> tuple[Ball, list[Jet]]:
     support = mechanism.sets(steps)
     box = Interval(support.centre - support.radius[:, None], support.centre + support.radius[:, None])
     try:
-        return support, measurement_jets(mechanism.system, mechanism.window, box)
+        return support, measurement_jets(mechanism.problem.system, mechanism.window, box)
     except NoBound as operation:
         raise InputError(
             f"f: found the operation {operation} in f or h; expected operations with interval bounds; {HOW_TO_WRITE}"
