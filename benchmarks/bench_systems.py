@@ -10,6 +10,7 @@ Run: python benchmarks/bench_systems.py (some minutes). Some systems only: --onl
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -42,14 +43,12 @@ def first(x):
 
 
 def pendulum():
-    return System(
-        f=swing, h=first, start=(0.5, 0.0), disturbance=Normal(0.01), noise=Normal(0.05), initial=Normal(0.1)
-    )
+    return System(f=swing, h=first, start=(0.5, 0.0), disturbance=Normal(0.01), noise=Normal(0.05), initial=Normal(0.1))
 
 
 def drive(x, u):
     """Move a kinematic bicycle with a wheelbase of 2.5 m: position, heading, speed, steering angle."""
-    east, north, heading, speed, steering = x
+    _, _, heading, speed, steering = x
     turn = speed / 2.5 * jnp.tan(steering)
     slope = jnp.stack([speed * jnp.cos(heading), speed * jnp.sin(heading), turn, u[0], u[1]])
     return x + 0.1 * slope
@@ -160,7 +159,7 @@ def lorenz():
 
 def turn(x, w):
     """Move a target with nearly constant turn rate; w is the acceleration along its path, and of its turn."""
-    east, north, speed, heading, rate = x
+    _, _, speed, heading, rate = x
     moved = jnp.stack([speed * jnp.cos(heading), speed * jnp.sin(heading), w[0], rate, w[1]])
     return x + 0.5 * moved
 
@@ -244,7 +243,7 @@ def epidemic():
 
 def fly(x, u):
     """Move a quadrotor of 1 kg in a plane: position, pitch, and their rates."""
-    east, height, pitch, *rates = x
+    _, _, pitch, *rates = x
     thrust = u[0] + u[1]
     slope = [*rates, -thrust * jnp.sin(pitch), thrust * jnp.cos(pitch) - 9.81, 10 * (u[0] - u[1])]
     return x + 0.05 * jnp.stack(slope)
@@ -276,9 +275,7 @@ def saturating(x):
 
 
 def saturated():
-    return System(
-        f=decay, h=saturating, start=(1.1,), disturbance=Normal(0.05), noise=Normal(0.1), initial=Normal(0.3)
-    )
+    return System(f=decay, h=saturating, start=(1.1,), disturbance=Normal(0.05), noise=Normal(0.1), initial=Normal(0.3))
 
 
 SYSTEMS: dict[str, Callable[[], System]] = {
@@ -295,3 +292,65 @@ SYSTEMS: dict[str, Callable[[], System]] = {
     "quadrotor": quadrotor,
     "saturated": saturated,
 }
+
+
+class Row(NamedTuple):
+    """What became of one estimator of one system."""
+
+    system: str
+    estimator: str
+    outcome: str  # the bound on epsilon, or the one line that refuses the set-up
+    seconds: float
+    error: float  # root-mean-square error over the steps, in units of the state
+    is_verified: bool
+
+
+def estimators(system: System, data: np.ndarray) -> dict[str, Callable[[], dpv.Mechanism]]:
+    """Return the estimators with proposed or usual parameters; each is made when it is verified."""
+    proposed = functools.partial(W2MHE.proposed, system, data, WINDOW)
+    variances = system.measurement_variances
+    return {
+        "W2-MHE, Gibbs": proposed,
+        "W2-MHE, blend": functools.partial(proposed, law="blend"),
+        "private EKF": lambda: PrivateEKF(system, 0.95, WINDOW),
+        "input perturbation": lambda: InputPerturbed(PrivateEKF(system, 1.0, WINDOW), covariance=variances),
+    }
+
+
+def neighbours(system: System) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a recording, the same with three deviations of the noise on one reading, and the true released states."""
+    recording = system.simulate(np.random.default_rng(0), STEPS)
+    second = recording.data.copy()
+    second[3, 0] += 3 * np.sqrt(system.measurement_variances[0])
+    return recording.data, second, recording.released(system, STEPS + 1 - WINDOW)
+
+
+def verified(name: str, estimator: str, make: Callable[[], dpv.Mechanism], data: tuple, **settings: object) -> Row:
+    """Verify one estimator. What the library refuses must be one line; any other exception is not caught."""
+    first, second, truth = data
+    start, error, is_verified = time.process_time(), np.nan, False
+    try:
+        report = dpv.verify(make(), first, second, delta=0.01, error=dpv.rmse(truth), **(RUNS | settings))
+        outcome, error, is_verified = f"epsilon >= {report.epsilon_lower or 0.0:.3f}", report.error[0][0], True
+    except (dpv.InputError, dpv.MechanismError) as problem:
+        outcome = str(problem)
+        assert "\n" not in outcome
+    return Row(name, estimator, outcome, time.process_time() - start, error, is_verified)
+
+
+def main() -> None:
+    """Print a line for each system and estimator."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(SYSTEMS), help="names of systems, with commas between them")
+    rows = []
+    for name in parser.parse_args().only.split(","):
+        system = SYSTEMS[name]()
+        data = neighbours(system)
+        for estimator, make in estimators(system, data[0]).items():
+            rows.append(verified(name, estimator, make, data))
+            print("{0:14} {1:18} {3:6.1f} s  error {4:8.4f}  {2}".format(*rows[-1]), flush=True)
+    print(f"{sum(row.is_verified for row in rows)} of {len(rows)} verified, the others refused in one line")
+
+
+if __name__ == "__main__":
+    main()

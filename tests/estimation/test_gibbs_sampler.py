@@ -129,10 +129,12 @@ def test_without_interval_bounds_the_distribution_is_still_exact():
 def test_the_quick_sampler_has_the_draws_of_the_full_one_or_says_that_it_is_not_finished(runs, finishes):
     zero, ball = np.zeros(1), Ball(np.zeros(1), 1.0)
     # The third derivative of J(z) = z^2 / 2 is bounded by 1, which is far from tight: the squeeze test often fails.
-    envelope = envelope_at(Expansion(zero, 0.0, zero, np.eye(1)), np.full(1, 1 / 3), 1.0, ball, 0.25, 1.0)
+    envelope = envelope_at(
+        Expansion(zero, 0.0, zero, np.eye(1)), np.full(1, 1 / 3), np.full(1, 1 / 3), np.ones((1, 1, 1)), ball, 0.25, 1.0
+    )
     with enable_x64():
         envelope, ball = jax.device_put((envelope, ball))
-        sampler = RejectionSampler(lambda z: jnp.sum(z**2) / 2, envelope, ball, 0.25)
+        sampler = RejectionSampler(lambda z: jnp.sum(z**2) / 2, envelope, ball, 0.25, 1.0, True)
         m = jnp.zeros((1, runs))
         quick, unfinished = jax.jit(sampler.draw_quickly)(m, jax.random.key(0))
         full, abandoned = jax.jit(sampler.draw)(m, jax.random.key(0))

@@ -122,9 +122,13 @@ def nan_below_zero(x):
         ({"weights": (1.0, 2.0)}, "expected 20 numbers"),
         ({"support": "wide"}, "radius: found None"),
         ({"support": "narrow"}, "support must be"),
-        ({"radius": 1.0}, 'expected support="wide"'),
+        ({"radius": 1.0, "support": "theorem"}, 'expected support="wide"'),
+        ({"scale": (1.0,)}, "scale: found (1.0,); expected 4 positive numbers"),
         ({"diameter": 0.0}, "diameter: found 0.0"),
-        ({"system": System(A=np.zeros((2, 2)), C=np.eye(2), start=(0.0, 0.0))}, "replace a singular A"),
+        (
+            {"system": System(A=np.zeros((2, 2)), C=np.eye(2), start=(0.0, 0.0)), "support": "theorem"},
+            "replace a singular A",
+        ),
     ],
 )
 def test_invalid_parameters_raise_a_one_line_error(changes, line):

@@ -1,8 +1,8 @@
 """State estimators that can be verified, and the parts to build one's own.
 
 The package holds the estimators of the paper (W2-MHE, KL-MHE, private EKF, input perturbation), linear estimators whose
-privacy has a closed form for every prefix, a particle filter, and the paper's system. It needs JAX:
-`pip install ".[estimation]"` in a clone.
+privacy has a closed form for every prefix, a particle filter, filters of the user's own, and the paper's system. It
+needs JAX: `pip install ".[estimation]"` in a clone.
 """
 
 from dpverify.errors import how_to_install
@@ -27,6 +27,7 @@ from dpverify.estimation.kalman import (
     TwoStageKalman,
 )
 from dpverify.estimation.mhe import W2MHE
+from dpverify.estimation.own_filter import OwnFilter
 from dpverify.estimation.paper_system import (
     SensorCircle,
     adjacent_pair,
@@ -47,6 +48,7 @@ __all__ = [
     "LaplaceTruth",
     "Law",
     "Normal",
+    "OwnFilter",
     "ParticleFilter",
     "PosteriorKalman",
     "PrivateConsensus",

@@ -18,8 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpverify.errors import InputError
 from dpverify.estimation.system import (
     System,
+    arguments_of,
     bind_parameters,
     check_data,
     check_noise_parameter,
@@ -31,7 +33,7 @@ from dpverify.estimation.system import (
 )
 from dpverify.mechanisms.wrappers import jax_key
 from dpverify.util.arrays import enable_x64
-from dpverify.util.checks import check_whole_number
+from dpverify.util.checks import check_choice, check_whole_number
 
 PIVOT_TOLERANCE = 1e-14  # a pivot below this fraction of its diagonal entry counts as rounding error
 RUNS_IN_CACHE = 128  # the measurements of so many runs stay in the cache of a processor core
@@ -101,9 +103,9 @@ def whitener(measurement: ArrayLike | None) -> Callable[[jax.Array], jax.Array]:
 class PrivateEKF:
     """The paper's private extended Kalman filter: each update adds (1 - s_hat)/s_hat * w, w uniform on [0, 1]^n.
 
-    The noise enters the state and therefore all later estimates. Its mean is (1 - s_hat)/(2 s_hat) and not 0, so that
-    it biases the estimates; this is the paper's definition. The filter starts at `system.start` and updates with y_0
-    before its first prediction.
+    The noise enters the state and therefore all later estimates, or the estimates alone. Its mean is
+    (1 - s_hat)/(2 s_hat) and not 0, so that it biases the estimates; this is the paper's definition. The filter starts
+    at `system.start` and updates with y_0 before its first prediction.
 
     Parameters
     ----------
@@ -120,6 +122,9 @@ class PrivateEKF:
         definite.
     name : str
         Name in reports.
+    where : {"state", "output"}
+        Whether the noise is fed back into the filter, as in the paper, or added to the released estimates. Fed
+        back, it can drive a filter of small states out of the domain of f and h.
 
     References
     ----------
@@ -140,9 +145,11 @@ class PrivateEKF:
     measurement: ArrayLike | None = None
     initial: ArrayLike | None = None
     name: str = "private EKF"
+    where: str = "state"
 
     def __post_init__(self) -> None:
         check_noise_parameter("s_hat", self.s_hat, positive=True)
+        check_choice("where", self.where, ("state", "output"))
         object.__setattr__(self, "window", check_whole_number("window", self.window))
         freeze_covariances(self)
 
@@ -154,7 +161,7 @@ class PrivateEKF:
     @functools.cached_property
     def noise_free(self) -> PrivateEKF:
         """The filter without noise. It is the static argument of compiled code, which thus serves all s_hat."""
-        return replace(self, s_hat=1.0, name="")
+        return replace(self, s_hat=1.0, name="", where="state")
 
     def estimate(self, data: jax.Array) -> jax.Array:
         """Return the released estimates without noise, (K, d): pure JAX, can be vmapped over data."""
@@ -166,12 +173,8 @@ class PrivateEKF:
 
         If the states of another run are given, each update starts from the state of that run before it.
         """
-        system, n, Q = self.system, self.system.states, jnp.asarray(self.process)
-        whiten, released, observed = (
-            whitener(self.measurement),
-            np.asarray(system.released),
-            np.asarray(system.observed),
-        )
+        system, n, fixed_whitener = self.system, self.system.states, whitener(self.measurement)
+        released, observed = np.asarray(system.released), np.asarray(system.observed)
         # The columns of the other states are 0. To compute them takes 1.5 times as long with the paper's sensors.
         directions = jnp.eye(n)[observed]
 
@@ -179,6 +182,10 @@ class PrivateEKF:
             prior: tuple[jax.Array, jax.Array], inputs: tuple[jax.Array, jax.Array, jax.Array, jax.Array | None]
         ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
             (x, P), (k, y, shock, given) = prior, inputs
+            whiten = fixed_whitener
+            if "v" in arguments_of(system.h):  # the noise is not added: its covariance depends on the state
+                factor = cholesky_factor(system.noise_covariance("h", self.measurement, x, k))
+                whiten = functools.partial(forward_substitution, *factor)
             measured, derivative = jax.linearize(lambda z: whiten(system.measure(z, k)), x)
             columns = jax.vmap(derivative)(directions)
             # The barriers prevent a compiler from computing h and the gain once more for each number that needs them.
@@ -194,6 +201,7 @@ class PrivateEKF:
             else:
                 F = jnp.asarray(system.A, float)
                 predicted = product(F, x[:, None])[:, 0]
+            Q = system.noise_covariance("f", self.process, x, k)
             return (predicted, product(product(F, P), F.T) + Q), estimate[released]
 
         start = jnp.asarray(system.start), jnp.asarray(self.initial)
@@ -202,12 +210,13 @@ class PrivateEKF:
 
     @property
     def log_density(self) -> Callable[[object, jax.Array], jax.Array]:
-        """If all states are released: `log_density(data, samples)`, but for a constant.
+        """If all states are released, or the noise is on the output: `log_density(data, samples)`, but for a constant.
 
         The released estimates then determine the noise of every step, which is uniform. If some states are hidden,
         their noise is not known, and there is no method.
         """
-        if self.s_hat == 1 or sorted(self.system.released) != list(range(self.system.states)):
+        is_determined = self.where == "output" or sorted(self.system.released) == list(range(self.system.states))
+        if self.s_hat == 1 or not is_determined:
             raise AttributeError("log_density")
         return self._log_density
 
@@ -215,7 +224,10 @@ class PrivateEKF:
         with enable_x64():
             y = check_data(self.system, data, self.window + 1)
             template, parameters = split_parameters(self.noise_free)
-            noise = _ekf_noise(template, parameters, y, jnp.asarray(samples, float))
+            if self.where == "output":
+                noise = samples - finite_estimate(self.noise_free, y)
+            else:
+                noise = _ekf_noise(template, parameters, y, jnp.asarray(samples, float))
             return log_uniform(2 * noise * self.s_hat / (1 - self.s_hat) - 1)
 
     def __call__(self, data: object, runs: int, rng: np.random.Generator) -> jax.Array:
@@ -223,22 +235,31 @@ class PrivateEKF:
             y = check_data(self.system, data, self.window + 1)
             finite_estimate(self.noise_free, y)
             template, parameters = split_parameters(self.noise_free)
-            return _ekf_runs(template, parameters, (1 - self.s_hat) / self.s_hat, y, jax_key(rng), runs)
+            scale = (1 - self.s_hat) / self.s_hat
+            estimates, is_finite = _ekf_runs(template, parameters, scale, self.where, y, jax_key(rng), runs)
+            if not is_finite:
+                raise InputError(
+                    f"s_hat: found runs that the noise of {self.s_hat} drives to NaN or infinity in f or h; expected f "
+                    'and h that are finite there; choose a larger s_hat, or where="output"'
+                )
+            return estimates
 
 
-@functools.partial(jax.jit, static_argnums=(0, 5))
+@functools.partial(jax.jit, static_argnums=(0, 3, 6))
 def _ekf_runs(
-    template: PrivateEKF, parameters: Any, scale: float, data: jax.Array, key: jax.Array, runs: int
-) -> jax.Array:
+    template: PrivateEKF, parameters: Any, scale: float, where: str, data: jax.Array, key: jax.Array, runs: int
+) -> tuple[jax.Array, jax.Array]:
     """Draw the runs; few at a time on a CPU, so that what is stored between two operations stays in the cache."""
     noise_free = bind_parameters(template, parameters)
     shape = (runs, data.shape[0] - noise_free.window, noise_free.system.states)
-    filtered = functools.partial(noise_free.filtered, data)
-    return jax.lax.platform_dependent(
-        scale * jax.random.uniform(key, shape),
-        cpu=functools.partial(jax.lax.map, filtered, batch_size=RUNS_IN_CACHE),
-        default=jax.vmap(filtered),
-    )
+    shocks, filtered = scale * jax.random.uniform(key, shape), functools.partial(noise_free.filtered, data)
+    if where == "output":
+        estimates = filtered(jnp.zeros(shape[1:])) + shocks[..., np.asarray(noise_free.system.released)]
+    else:
+        estimates = jax.lax.platform_dependent(
+            shocks, cpu=functools.partial(jax.lax.map, filtered, batch_size=RUNS_IN_CACHE), default=jax.vmap(filtered)
+        )
+    return estimates, jnp.isfinite(estimates).all()
 
 
 @functools.partial(jax.jit, static_argnums=0)

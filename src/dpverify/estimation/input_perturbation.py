@@ -142,7 +142,12 @@ class InputPerturbed:
             arguments = parameters, _noise_root(self.noise_covariance), y, jax_key(rng), runs
             estimates = _perturbed_runs(template, self.noise_per, True, *arguments)
             if hasattr(template, "warm_start") and jnp.isnan(estimates).any():  # the data of a run are too far away
-                return _perturbed_runs(template, self.noise_per, False, *arguments)
+                estimates = _perturbed_runs(template, self.noise_per, False, *arguments)
+            if not jnp.isfinite(estimates).all():
+                raise InputError(
+                    "covariance: found runs whose noise drives the estimator to NaN or infinity; expected f and h that "
+                    "are finite there; choose less noise"
+                )
             return estimates
 
 

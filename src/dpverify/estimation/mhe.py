@@ -253,7 +253,7 @@ class W2MHE:
         plan, released = self._plan(data), list(self.system.released)
         half = (1 - self.s) * np.asarray(plan.support.radius)[:, None] / np.sqrt(self.system.states)
         centre = self.s * plan.trajectory[:, released] + (1 - self.s) * np.asarray(plan.support.centre)[:, released]
-        return log_uniform((samples - centre) / half)
+        return log_uniform((samples - self._in_units(centre)) / self._in_units(half * np.ones(len(released))))
 
     def _plan(self, data: object) -> gibbs.SamplerPlan:
         return _cached_plan(*self._plan_key(data))
