@@ -75,20 +75,20 @@ def shift_table(shifts: Sequence[Mapping[str, Any]]) -> Table:
     return Table(columns, lines, "The estimator without noise: s = 1, sensors of Q1")
 
 
-def main_table(readings: ReadingResults) -> Table:
-    """Return the main table: every printed row under the best reading, in the order of the paper."""
+def main_table(readings: ReadingResults, counted: bool = True) -> Table:
+    """Return the main table: every printed row under the best reading; `counted` marks what is in range."""
     columns = ["paper", "ε_c", "η", "λ", "E_correct", "E_adjacent", "smaller count"]
-    lines = [main_row(row) for row in readings.best.rows]
+    lines = [main_row(row, counted) for row in readings.best.rows]
     return Table(columns, lines, "Every printed row of section V, under the best reading")
 
 
-def main_row(row: RowFit) -> list[Cell | str]:
+def main_row(row: RowFit, counted: bool) -> list[Cell | str]:
     """Return one line of the main table."""
     cell, fits = CELL[row.row], {fit.name: fit for fit in row.fits}
     parameter = cell.parameter_text if cell.value is not None else f"{cell.parameter} {row.parameter:.5g}"
 
     def number(name: str, value: float | None, mark: str = "") -> Cell:
-        inside = "" if name not in fits else (INSIDE if fits[name].inside else OUTSIDE) + NO_BREAK
+        inside = "" if not counted or name not in fits else (INSIDE if fits[name].inside else OUTSIDE) + NO_BREAK
         return Cell(printed_text(value, name) + mark, inside + summary_text(row.numbers[name], name))
 
     return [
@@ -108,7 +108,9 @@ def trend_table(trends: Sequence[Trend]) -> Table:
         [
             one.what,
             f"{one.printed[0]:g} to {one.printed[1]:g}",
-            f"{one.median:+.2f} ({one.interval[0]:+.2f} to {one.interval[1]:+.2f})",
+            f"{one.median:+.2f} ({one.interval[0]:+.2f} to {one.interval[1]:+.2f})"
+            if math.isfinite(one.interval[0])
+            else f"{one.median:+.2f} (too few seeds for an interval)",
             f"{one.share:.0%}",
             one.answer,
         ]
@@ -160,11 +162,11 @@ def ranking_table(mechanism: str, ranking: Sequence[ReadingFit], counted: bool) 
     return Table(columns, lines, f"{mechanism}: {len(ranking)} readings{more}")
 
 
-def finer_table(readings: ReadingResults) -> Table:
+def finer_table(readings: ReadingResults, counted: bool = True) -> Table:
     """Return the finer grids (T = 7, Q2, s 0.8)."""
     lines = []
     for r, row in readings.finer.items():
-        mark = "".join(INSIDE if fit.inside else OUTSIDE for fit in row.fits)
+        mark = "".join(INSIDE if fit.inside else OUTSIDE for fit in row.fits if counted)
         printed = printed_text(FINER[r]["epsilon_c"], "epsilon_c")
         lines.append([str(r), printed, f"{mark} {summary_text(row.numbers['epsilon_c'], 'epsilon_c')}".strip()])
     caption = "Finer partitions (section V, sufficient condition): Q2, s 0.8, T 7"
