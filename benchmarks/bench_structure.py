@@ -28,7 +28,7 @@ import dpverify as dpv
 PACKAGE = Path(dpv.__file__).parent
 # The kinds of partitions and scores. What differs between kinds belongs into their methods.
 KINDS = {"Levels", "Partition", "Tree", "Bins", "Edges", "Atoms"}
-KINDS |= {"Linear", "Quadratic", "Additive", "Piecewise", "Patterned", "CellScore", "UserScore"}
+KINDS |= {"Linear", "Quadratic", "Additive", "General", "Patterned", "CellScore", "UserScore"}
 KINDS |= {"Banded", "Shared", "Transformed", "Interaction"}
 RUNS_PER_BLOCK, TEST_BLOCKS = 1000, 40  # of the traced verification; the number of blocks is that per data set
 

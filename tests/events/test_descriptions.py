@@ -8,7 +8,7 @@ import pytest
 import dpverify as dpv
 from dpverify.events.event import Event
 from dpverify.events.partition import FIRST_CELL, OUTSIDE, make_partition
-from dpverify.events.scores import Additive, CellScore, Features, Levels, Linear, Piecewise, Quadratic
+from dpverify.events.scores import Additive, CellScore, Features, Levels, Linear, Quadratic
 from dpverify.events.wording import MAX_LISTED_PIECES, describe_intervals
 from dpverify.sampling.probe import make_region
 from dpverify.util import serialization as serial
@@ -42,11 +42,10 @@ def test_values_that_are_not_finite_are_named():
 def test_descriptions_of_scores():
     plain, runs = Features(np.zeros(2), None), np.zeros((3, 1, 2))
     quadratic = Quadratic(plain, np.ones(2), np.eye(2))
-    knots = np.array([[0.0, 1.0], [0.0, 1.0]])
-    piecewise = Piecewise(plain, knots, np.array([[0.0, 1.0], [0.0, 5.0]]), np.full((2, 1), np.inf), np.zeros((2, 1)))
+    additive = Additive(plain, np.arange(2), np.zeros((2, 1)), np.array([[0.0, 1.0], [0.0, 5.0]]))
     for score, expected in (
         (quadratic, "a quadratic score of 2 output numbers > 1"),
-        (piecewise, "a piecewise linear score of 2 output numbers (most weight on x[1], x[0]) > 1"),
+        (additive, "an additive score of 2 output numbers (most weight on x[1], x[0]) > 1"),
     ):
         assert Event(Levels(score, np.array([1.0])), np.array([1]), 0).describe(runs) == expected
 

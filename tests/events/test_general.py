@@ -7,7 +7,7 @@ import pytest
 
 import dpverify as dpv
 from dpverify.events.scores import General, Levels, summarise
-from dpverify.events.scores.general import fit_general, general_learners
+from dpverify.events.scores.general import fit_general, fit_network, fit_trees
 from dpverify.report.report import KINDS
 from dpverify.selection.learn import separation
 from dpverify.util import serialization as serial
@@ -50,8 +50,6 @@ def test_the_score_has_the_same_values_in_numpy_in_jax_and_after_json(score):
 def test_the_trees_and_the_network_are_those_of_scikit_learn():
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    from dpverify.events.scores.general import fit_trees
-
     rng = np.random.default_rng(0)
     z = rng.standard_normal((2000, 3))
     is_first = z[:, 0] * z[:, 1] + 0.5 * rng.standard_normal(2000) > 0
@@ -60,6 +58,8 @@ def test_the_trees_and_the_network_are_those_of_scikit_learn():
     expected = model.fit(z, is_first).decision_function(z)
     difference = expected - trees.values(z)  # a constant: the score is a sum without the share of the first side
     np.testing.assert_allclose(difference, difference.mean(), atol=1e-9)
+    probabilities = [1 / (1 + np.exp(-fit_network(z, is_first).values(z)))]
+    assert (probabilities[0] > 0.5).mean() == pytest.approx(is_first.mean(), abs=0.1)
 
 
 def test_the_same_runs_give_the_same_score(score):
@@ -78,7 +78,7 @@ def test_the_score_finds_a_difference_of_shape_and_ignores_chance(score):
 
 def test_one_number_needs_no_general_learner():
     rng = np.random.default_rng(0)
-    assert not general_learners(summarise([rng.standard_normal((500, 1, 1)) for _ in range(2)]))
+    assert not fit_general(summarise([rng.standard_normal((500, 1, 1)) for _ in range(2)]))
 
 
 def test_a_thorough_search_proves_more_and_its_report_can_be_read(tmp_path):

@@ -13,7 +13,6 @@ from dpverify.events.scores.additive import fit_additive, make_binning
 from dpverify.events.scores.cell_score import fit_cell_score
 from dpverify.events.scores.moments import fit_gaussian
 from dpverify.events.scores.patterned import fit_patterned, make_pattern_binning
-from dpverify.events.scores.piecewise import fit_piecewise
 from dpverify.events.scores.training import fit_innovations
 from dpverify.report.report import KINDS
 from dpverify.sampling.count import count_cells, occupied_codes
@@ -44,7 +43,6 @@ def learned(shift=0.5):
     scores = fit_gaussian(summarise([first, second]))
     binning = binned(features, np.concatenate(flats))
     scores += fit_additive(binning, binning.measure(first), binning.measure(second))
-    scores.append(fit_piecewise(features, *map(features.values, flats)))
     pilot = np.concatenate([first, second])[::8]
     cells = equal_mass(dpv.high_likely_set(pilot), pilot, 32)
     counts = count_cells(cells, first), count_cells(cells, second)
@@ -209,8 +207,7 @@ def test_each_pattern_of_atoms_has_its_own_score():
     rng = np.random.default_rng(4)
     first, second = (first_above(shift, 200_000, rng) for shift in (0.5, 0.0))
     binning = patterned(np.concatenate([first, second]).reshape(-1, 3))
-    score, *others = fit_patterned(binning, binning.measure(first), binning.measure(second))
-    assert len(others) == 2  # smooth log-ratios, and shared coefficients
+    (score,) = fit_patterned(binning, binning.measure(first), binning.measure(second))
     assert len(score.patterns) == 4  # answered first, second, third, never
     fresh = first_above(0.5, 20_000, rng).reshape(-1, 3)
     below = np.log(laplace.cdf(0.5) / laplace.cdf(1))
@@ -219,7 +216,6 @@ def test_each_pattern_of_atoms_has_its_own_score():
     value = np.where(answered, fresh[np.arange(len(fresh)), place], 0.0)
     true = np.where(answered, below * place + np.abs(value) - np.abs(value - 0.5), 3 * below)
     assert np.abs(score.values(fresh) - true).mean() < 0.05
-    assert all(np.abs(other.values(fresh) - true).mean() < 0.05 for other in others)
     with enable_x64():
         device = np.asarray(score.values(jnp.asarray(fresh)))
     np.testing.assert_allclose(device, score.values(fresh))

@@ -24,6 +24,7 @@ from dpverify.events.partition import Edges, Partition, Tree, equal_mass, make_p
 from dpverify.events.scores import (
     SCORE_KINDS,
     SIMPLE_FAMILIES,
+    USUAL_FAMILIES,
     Learner,
     Levels,
     Score,
@@ -31,6 +32,7 @@ from dpverify.events.scores import (
     TrainingData,
     UserScore,
     evaluate_scores,
+    fit_general,
 )
 from dpverify.events.scores.additive import Binning, coordinate_binning, monotone_ratio
 from dpverify.events.scores.cell_score import CellScore, fit_cell_score
@@ -174,33 +176,8 @@ def find_best_split(table: np.ndarray, runs: int, terms: np.ndarray, least: int)
     return Split(gain, int(coordinate), int(edge)) if gain > TUNING.min_split_gain else None
 
 
-class Effort(NamedTuple):
-    """How much time the structured scores may take.
-
-    Attributes
-    ----------
-    screening_runs, fit_runs, held_out_runs : int
-        The largest numbers of runs per data set that fit all scores, that fit the promising ones, and that judge them.
-    kept : int
-        The number of scores that compete on the proposal runs.
-    least : tuple of two float
-        The separation that a score needs after the first and after the second fit, as a share of the largest one of
-        the usual scores.
-    """
-
-    screening_runs: int
-    fit_runs: int
-    held_out_runs: int
-    kept: int
-    least: tuple[float, float]
-
-
-USUAL_EFFORT = Effort(1 << 11, 1 << 15, 1 << 10, 2, (0.85, 0.9))
-LARGE_EFFORT = Effort(1 << 14, 1 << 16, 1 << 13, 4, (0.8, 0.9))
-
-
 def promising_scores(
-    families: tuple[ScoreFamily, ...], training: TrainingData, usual: list[Score], train_runs: int, delta: float
+    families: tuple[ScoreFamily, ...], training: TrainingData, usual: list[Score], delta: float
 ) -> list[Score]:
     """Return the structured scores that separate held-out runs about as well as the usual scores, or better.
 
@@ -215,21 +192,18 @@ def promising_scores(
     usual : list of Score
         The scores that compete in any case. They were fitted to all training runs, so that they look slightly better
         than they are.
-    train_runs : int
-        The training runs per data set, including those that are not kept.
     delta : float
         The claimed delta.
     """
     runs = min(len(training.first), len(training.second))
     if not families or training.dimension == 1 or runs < TUNING.min_structured_runs:
         return []
-    effort = LARGE_EFFORT if train_runs >= TUNING.many_runs else USUAL_EFFORT
-    held_out = min(effort.held_out_runs, runs // TUNING.held_out_share)
+    held_out = min(TUNING.max_held_out_runs, runs // TUNING.held_out_share)
     judging = training.first[-held_out:], training.second[-held_out:]
-    largest = max(separations(usual, judging, delta), default=0.0)
-    chosen: list[tuple[int, int]] | None = None  # the promising learners, as numbers of family and learner
+    least = TUNING.least_separation * max(separations(usual, judging, delta), default=0.0)
+    chosen: set[tuple[int, int]] | None = None  # the promising learners, as numbers of family and learner
     scores: list[Score] = []
-    for limit, least in zip((effort.screening_runs, effort.fit_runs), effort.least, strict=True):
+    for limit in (TUNING.screening_runs, TUNING.structured_runs):
         part = training.head(min(limit, runs - held_out))
         fitted: list[tuple[Score, tuple[int, int]]] = []
         for f, family in enumerate(families):
@@ -238,8 +212,8 @@ def promising_scores(
                     if chosen is None or (f, n) in chosen:
                         fitted += [(score, (f, n)) for score in learner.fit()]
         own = separations([score for score, _ in fitted], judging, delta)
-        best = [i for i in np.argsort(-own, kind="stable")[: effort.kept].tolist() if own[i] > least * largest]
-        chosen, scores = [fitted[i][1] for i in best], [fitted[i][0] for i in sorted(best)]
+        best = [i for i in np.argsort(-own, kind="stable")[: TUNING.max_structured].tolist() if own[i] > least]
+        chosen, scores = {fitted[i][1] for i in best}, [fitted[i][0] for i in sorted(best)]
         if not scores or runs - held_out <= limit:
             break
     return scores
@@ -325,7 +299,7 @@ def train_candidates(
         and not partitions.exhaustive
     ):
         # Level sets of the simplest scores serve as cells.
-        families = SIMPLE_FAMILIES if as_cells else context.budget.families
+        families = SIMPLE_FAMILIES if as_cells else USUAL_FAMILIES
         learners = [learner for family in families for learner in family(training)]
     cell_partitions = [*([given] if given is not None and events != "score" else []), *partitions.partitions]
     statistics = [TableCounter(learner.statistic) for learner in learners if learner.statistic is not None]
@@ -338,8 +312,9 @@ def train_candidates(
     )
     scores: list[Score] = [score for own in fitted for score in own]
     if learners and not as_cells:
-        structured, runs, delta = context.budget.structured, context.runs["train"], context.objective.delta
-        scores += promising_scores(structured, training, scores, runs, delta)
+        scores += promising_scores(context.budget.structured, training, scores, context.objective.delta)
+        if context.budget.general:  # not in a thread, because scikit-learn has its own
+            scores += fit_general(training)
     if context.learn is not None and events != "cell":
         scores.append(learned_score(context, training, samples[0]))
     if context.log_ratio is not None and events in ("auto", "score"):

@@ -68,6 +68,11 @@ def choose_portfolio(
     rng = np.random.default_rng(PERMUTATION_SEED)
     orders = [rng.permutation(QUANTILES.size**2) for _ in range(2)]
 
+    def are_similar(number: int, member: int) -> bool:
+        """Return whether two events have about the same size and bound; a clean event differs from a diluted one."""
+        smaller, larger = sorted((expected[number], expected[member]))
+        return _have_same_size(judged[number], judged[member]) and larger <= TUNING.similar_bound_ratio * smaller
+
     def bounds(numbers: list[int], shares: list[float]) -> list[np.ndarray]:
         pairs = quantiles[0][numbers], quantiles[1][numbers]
         tested = approximate_bound(*pairs, objective, np.array(shares)[:, None])
@@ -83,10 +88,10 @@ def choose_portfolio(
     members, shares = [first], [1.0]
     if selected.standard_error > TUNING.rare_error:
         safe = max(range(len(judged)), key=lambda number: judged[number].safe_bound)
-        if judged[safe].safe_bound > 0 and not _are_similar(judged[safe], selected):
+        if judged[safe].safe_bound > 0 and not are_similar(safe, first):
             members, shares = [first, safe], [1 - TUNING.safe_share, TUNING.safe_share]
     while len(members) < max_events:
-        distinct = [n for n in compared if not any(_are_similar(judged[n], judged[member]) for member in members)]
+        distinct = [n for n in compared if not any(are_similar(n, member) for member in members)]
         kept = np.max(bounds(members, shares), axis=0).mean()
         before, best, chosen = kept, kept * (1 + TUNING.min_gain), None
         for share, own_bounds in further_bounds.items():
@@ -120,8 +125,8 @@ def _best_of_each_size(judged: list[JudgedProposal], expected: np.ndarray) -> li
     return list(best.values())
 
 
-def _are_similar(one: JudgedProposal, other: JudgedProposal) -> bool:
-    """Return whether two events have the same direction and about as many proposal runs, so that one is enough."""
+def _have_same_size(one: JudgedProposal, other: JudgedProposal) -> bool:
+    """Return whether two events have the same direction and about as many runs."""
     if one.proposal.event.direction != other.proposal.event.direction:
         return False
     counts, others = (sum(x.proposal.counts) + sum(x.decided) for x in (one, other))

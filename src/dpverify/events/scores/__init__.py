@@ -6,12 +6,11 @@ To add a kind, write one file and add the kind to the lists below.
 from dpverify.events.scores.additive import Additive, additive_learners
 from dpverify.events.scores.base import Features, Levels, Linear, Score, evaluate_scores
 from dpverify.events.scores.cell_score import CellScore
-from dpverify.events.scores.general import General, general_learners
+from dpverify.events.scores.general import General, fit_general
 from dpverify.events.scores.interactions import Interaction, interaction_learners
 from dpverify.events.scores.moments import Banded, Quadratic, covariance_learners, gaussian_learners
 from dpverify.events.scores.outliers import Extreme, outlier_learners
 from dpverify.events.scores.patterned import Patterned, pattern_learners
-from dpverify.events.scores.piecewise import Piecewise, piecewise_learners
 from dpverify.events.scores.shared import Shared, shared_learners
 from dpverify.events.scores.training import Learner, ScoreFamily, TrainingData, summarise
 from dpverify.events.scores.transformed import Transformed, transformed_learners
@@ -19,19 +18,17 @@ from dpverify.events.scores.user_score import UserScore
 
 # Every kind that a report can hold.
 SCORE_KINDS = (
-    *(Linear, Quadratic, Additive, Piecewise, Patterned, CellScore, UserScore),
+    *(Linear, Quadratic, Additive, Patterned, CellScore, UserScore),
     *(Banded, Shared, Transformed, Interaction, Extreme, General),
 )
 
 # What competes during selection. A family returns learners for given training data.
 SIMPLE_FAMILIES = (gaussian_learners, additive_learners)
-QUICK_FAMILIES = (*SIMPLE_FAMILIES, outlier_learners, pattern_learners)
-USUAL_FAMILIES = (*SIMPLE_FAMILIES, outlier_learners, piecewise_learners, pattern_learners)
+USUAL_FAMILIES = (*SIMPLE_FAMILIES, outlier_learners, pattern_learners)
 # Most outputs have none of these structures, so that held-out runs decide whether their scores compete.
 STRUCTURED_FAMILIES = (covariance_learners, shared_learners, transformed_learners, interaction_learners)
 
 __all__ = [
-    "QUICK_FAMILIES",
     "SCORE_KINDS",
     "SIMPLE_FAMILIES",
     "STRUCTURED_FAMILIES",
@@ -47,7 +44,6 @@ __all__ = [
     "Levels",
     "Linear",
     "Patterned",
-    "Piecewise",
     "Quadratic",
     "Score",
     "ScoreFamily",
@@ -56,6 +52,6 @@ __all__ = [
     "Transformed",
     "UserScore",
     "evaluate_scores",
-    "general_learners",
+    "fit_general",
     "summarise",
 ]

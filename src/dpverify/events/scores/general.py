@@ -16,9 +16,9 @@ import scipy
 from dpverify.errors import InputError, how_to_install
 from dpverify.events.partition import pad_rows
 from dpverify.events.scores.additive import coordinate_binning, fit_additive
-from dpverify.events.scores.base import Score, count_numbers
+from dpverify.events.scores.base import Features, Score, count_numbers
 from dpverify.events.scores.moments import fit_gaussian
-from dpverify.events.scores.training import Learner, TrainingData
+from dpverify.events.scores.training import TrainingData
 from dpverify.util.arrays import Array, array_namespace, fori_loop, map_parallel, multiply_rows
 
 MAX_GENERAL_COORDINATES = 512  # fitting the trees takes a minute for more
@@ -30,18 +30,21 @@ ROWS_PER_PIECE = 1024  # the nodes of this many rows in all trees stay in the pr
 
 
 class Derived(NamedTuple):
-    """The coordinates, their order and ties, and differences and products of pairs of them.
+    """The coordinates and their innovations, their order and ties, and differences and products of pairs of them.
 
     Attributes
     ----------
     mean, scale : ndarray of shape (J,)
         The location and the scale of every coordinate.
+    innovations : Features
+        The innovations.
     pairs : ndarray of shape (P, 2)
         The pairs of coordinates.
     """
 
     mean: np.ndarray
     scale: np.ndarray
+    innovations: Features
     pairs: np.ndarray
 
     def values(self, flat: Array) -> Array:
@@ -49,7 +52,7 @@ class Derived(NamedTuple):
         xp = array_namespace(flat)
         z = (flat - self.mean) / self.scale
         left, right = z[:, self.pairs[:, 0]], z[:, self.pairs[:, 1]]
-        columns = [z, left - right, left * right]
+        columns = [z, self.innovations.values(flat), left - right, left * right]
         if self.mean.shape[0] <= MAX_SORTED_COORDINATES:
             ordered = xp.sort(flat, axis=1)
             gaps = ordered[:, 1:] - ordered[:, :-1]
@@ -166,8 +169,10 @@ class General(NamedTuple):
 
 
 def fit_general(training: TrainingData) -> list[Score]:
-    """Return the general score, fitted to the kept training runs."""
-    try:  # before the threads start, because threads cannot import the same package at the same time
+    """Return the general score, fitted to the kept runs; none for one coordinate, where counting is optimal."""
+    if not 1 < training.dimension <= MAX_GENERAL_COORDINATES:
+        return []
+    try:
         import sklearn.ensemble
         import sklearn.neural_network  # noqa: F401
     except ImportError as missing:
@@ -180,15 +185,9 @@ def fit_general(training: TrainingData) -> list[Score]:
     derived = make_derived(part)
     z = derived.values(part.pooled)
     is_first = np.arange(len(z)) < len(part.first)
-    trees, network = map_parallel(lambda fit: fit(z, is_first), (fit_trees, fit_network), z.size)
-    score = General(derived, trees, network, _plain_scores(part), np.zeros(0))
+    score = General(derived, fit_trees(z, is_first), fit_network(z, is_first), _plain_scores(part), np.zeros(0))
     terms = [np.stack(score.terms(side), axis=1) for side in held_out]
     return [score._replace(weights=logistic_weights(*terms))]
-
-
-def general_learners(training: TrainingData) -> list[Learner]:
-    """Return the general learner. One coordinate needs none: counting is optimal there."""
-    return [Learner(lambda: fit_general(training))] if 1 < training.dimension <= MAX_GENERAL_COORDINATES else []
 
 
 def _plain_scores(training: TrainingData) -> tuple[Score, ...]:
@@ -217,7 +216,7 @@ def make_derived(training: TrainingData) -> Derived:
             largest = np.maximum(largest, change[rows, columns])
         kept = np.sort(np.argsort(-largest, kind="stable")[:MAX_PAIRS])
         rows, columns = rows[kept], columns[kept]
-    return Derived(middle, scale, np.stack([rows, columns], axis=1))
+    return Derived(middle, scale, training.innovations, np.stack([rows, columns], axis=1))
 
 
 def fit_trees(z: np.ndarray, is_first: np.ndarray) -> Trees:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 
 from dpverify.events.partition import Atoms, code_weights, pad_rows
-from dpverify.events.scores.additive import drop_idle_edges, monotone_ratio, smooth_steps
+from dpverify.events.scores.additive import drop_idle_edges
 from dpverify.events.scores.base import Score, count_numbers
 from dpverify.events.scores.training import MAX_BINS, Learner, TrainingData, quantile_edges
 from dpverify.util.arrays import Array, array_namespace
@@ -112,7 +112,6 @@ def _hat_functions(x: np.ndarray, knots: np.ndarray) -> np.ndarray:
 
 MAX_PATTERNS = 64
 MIN_RUNS_PER_PATTERN = 200
-MIN_SHARED_ROWS = 3  # rows that share coefficients
 MAX_COUNTED_ATOMS = 3  # atoms whose numbers in a pattern are features of it
 
 
@@ -205,11 +204,9 @@ class PatternBinning(NamedTuple):
 
 
 def fit_patterned(statistic: PatternBinning, first: np.ndarray, second: np.ndarray) -> list[Score]:
-    """Return log-ratios that are monotone in every continuous coordinate, smooth ones, and shared ones.
+    """Return the score whose log-ratios come from one model of all rows.
 
-    A smooth log-ratio follows the tail of a pattern, where a monotone one has few steps. Shared log-ratios come from
-    one model of all rows, so that rare patterns have a log-ratio where they have no runs. There are none for fewer than
-    three rows.
+    Rare patterns then have a log-ratio where they have no runs.
     """
     binning = statistic.score
     count1, count2 = (table[-1, : len(binning.offsets)] + 0.5 for table in (first, second))
@@ -217,31 +214,11 @@ def fit_patterned(statistic: PatternBinning, first: np.ndarray, second: np.ndarr
     offsets[-1] *= min(count1[-1], count2[-1]) > 1  # 0 for unlisted patterns that were not observed on both sides
     bins = binning.steps.shape[1]
     counts1, counts2 = first[:-1, :bins], second[:-1, :bins]
-    fitted = [
-        (binning.edges, _monotone_steps(counts1, counts2, binning.edges)),
-        smooth_steps(counts1, counts2, binning.edges),
-    ]
-    if len(binning.rows) >= MIN_SHARED_ROWS:
-        features = statistic.features[binning.rows]
-        fitted.append(varying_steps(counts1, counts2, binning.edges, features))
-    return [_patterned(binning, offsets, edges, steps) for edges, steps in fitted]
-
-
-def _monotone_steps(first: np.ndarray, second: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return the monotone log-ratio of the counts of every row; the last value is repeated."""
-    steps = np.zeros((len(first), first.shape[1]))
-    for row, bins in enumerate(np.isfinite(edges).sum(1) + 1):
-        ratio = monotone_ratio(first[row, :bins], second[row, :bins])
-        steps[row] = np.pad(ratio, (0, steps.shape[1] - bins), mode="edge")
-    return steps
-
-
-def _patterned(binning: Patterned, offsets: np.ndarray, edges: np.ndarray, steps: np.ndarray) -> Patterned:
-    """Return the score with these step functions, without those that are constant."""
+    edges, steps = varying_steps(counts1, counts2, binning.edges, statistic.features[binning.rows])
     varying = np.flatnonzero(np.ptp(steps, axis=1) > 0)
     rows, coordinates = binning.rows[varying], binning.coordinates[varying]
     edges, steps = drop_idle_edges(edges[varying], steps[varying] - offsets[rows][:, None])
-    return binning._replace(offsets=offsets, rows=rows, coordinates=coordinates, edges=edges, steps=steps)
+    return [binning._replace(offsets=offsets, rows=rows, coordinates=coordinates, edges=edges, steps=steps)]
 
 
 def pattern_learners(training: TrainingData) -> list[Learner]:

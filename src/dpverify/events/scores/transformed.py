@@ -1,10 +1,7 @@
-"""Scores of a transformed output: order statistics, distances, angles, and rotations of either sign.
+"""Scores of a transformed output: order statistics, distances and low bits.
 
-A transform removes what does not matter (the order of exchangeable records, the sign of a quaternion) or makes visible
-what matters (the distance from the centre of a heavy-tailed distribution). Any other score is then fitted to its
-result.
-
-Transforms of an output: plain data that map outputs to other numbers, to which a score is applied.
+A transform removes what does not matter (the order of exchangeable records) or makes visible what matters (the distance
+from the centre of a heavy-tailed distribution). It is plain data. Any other score is then fitted to its result.
 
 A score of rounding errors, for `learn=`: noise in double precision can show the data by its low bits.
 
@@ -25,7 +22,6 @@ from dpverify.events.scores.additive import additive_learners
 from dpverify.events.scores.base import Features, Score, count_numbers
 from dpverify.events.scores.interactions import PRIOR_COUNT, Interaction
 from dpverify.events.scores.moments import gaussian_learners
-from dpverify.events.scores.piecewise import piecewise_learners
 from dpverify.events.scores.training import Learner, TrainingData, summarise
 from dpverify.util.arrays import Array, array_namespace
 
@@ -89,63 +85,6 @@ class Distances(NamedTuple):
         return xp.stack([xp.log1p(((z - centre) ** 2).sum(1)) for centre in self.centres], axis=1)
 
 
-class Circular(NamedTuple):
-    """The cosines and sines of angles, and all other coordinates as they are.
-
-    Attributes
-    ----------
-    angles, others : ndarray of int
-        The coordinates that are angles, and the others.
-    frequencies : ndarray
-        The factor that converts each angle to radians.
-    """
-
-    angles: np.ndarray
-    others: np.ndarray
-    frequencies: np.ndarray
-
-    def describe(self) -> str:
-        """Name the result."""
-        return "cosines and sines of angles"
-
-    def values(self, flat: Array) -> Array:
-        """Return cosines, sines and the other coordinates."""
-        xp = array_namespace(flat)
-        turned = flat[:, self.angles] * self.frequencies
-        return xp.concatenate([xp.cos(turned), xp.sin(turned), flat[:, self.others]], axis=1)
-
-
-class Folded(NamedTuple):
-    """Unit quaternions with the sign for which they are close to an axis, and all other coordinates as they are.
-
-    Attributes
-    ----------
-    quaternions : ndarray of shape (Q, 4)
-        The coordinates of each quaternion.
-    axes : ndarray of shape (Q, 4)
-        The axis of each quaternion.
-    others : ndarray of int
-        The other coordinates.
-    """
-
-    quaternions: np.ndarray
-    axes: np.ndarray
-    others: np.ndarray
-
-    def describe(self) -> str:
-        """Name the result."""
-        return "quaternions up to their sign"
-
-    def values(self, flat: Array) -> Array:
-        """Return the quaternions with a sign that does not depend on the run, and the other coordinates."""
-        xp = array_namespace(flat)
-        parts = []
-        for row in range(self.quaternions.shape[0]):
-            q = flat[:, self.quaternions[row]]
-            parts.append(q * xp.where(q @ self.axes[row] < 0, -1.0, 1.0)[:, None])
-        return xp.concatenate([*parts, flat[:, self.others]], axis=1)
-
-
 class LowBits(NamedTuple):
     """How the coordinates are rounded: the exponent of the lowest bit that is set, and the exponent of the value.
 
@@ -175,11 +114,7 @@ class LowBits(NamedTuple):
 
 
 MAX_TRANSFORM_RUNS = 1 << 15  # training runs per data set
-MIN_BINNED_RUNS = 1 << 12  # training runs per data set; with fewer runs only moments are used
 MAX_SORTED_COORDINATES = 64
-PERIODS = (2 * np.pi, 360.0, 1.0, 24.0)  # radians, degrees, turns, hours
-WRAPPED_SHARE = 0.02  # of the period at either end, where an angle has values if it is wrapped
-UNIT_TOLERANCE = 1e-6  # of the norm of a unit quaternion
 EXCHANGEABLE_TOLERANCE = 6.0  # standard errors between the means of exchangeable coordinates
 
 
@@ -188,13 +123,13 @@ class Transformed(NamedTuple):
 
     Attributes
     ----------
-    transform : OrderStatistics, Distances, Circular, Folded or LowBits
+    transform : OrderStatistics, Distances or LowBits
         The transform.
     score : Score
         The score of the result.
     """
 
-    transform: OrderStatistics | Distances | Circular | Folded | LowBits
+    transform: OrderStatistics | Distances | LowBits
     score: Score
 
     @property
@@ -215,11 +150,8 @@ def fit_transformed(training: TrainingData, transform: Transform) -> list[Score]
     """Return the usual scores of transformed outputs."""
     sides = [transform.values(side[:MAX_TRANSFORM_RUNS]) for side in (training.first, training.second)]
     transformed = summarise([side[:, None] for side in sides])
-    learners = gaussian_learners(transformed)
-    if len(sides[0]) >= MIN_BINNED_RUNS:
-        learners += [*additive_learners(transformed), *piecewise_learners(transformed)]
     scores: list[Score] = []
-    for learner in learners:
+    for learner in (*gaussian_learners(transformed), *additive_learners(transformed)):
         statistic = learner.statistic
         scores += learner.fit(*(statistic.measure(side) for side in sides)) if statistic is not None else learner.fit()
     return [Transformed(transform, score) for score in scores]
@@ -229,7 +161,7 @@ def transformed_learners(training: TrainingData) -> list[Learner]:
     """Return learners for the transforms that suit the outputs."""
     if training.dimension == 1:
         return []
-    transforms = [make_circular(training), make_folded(training), make_order(training), make_distances(training)]
+    transforms = [make_order(training), make_distances(training)]
     found = [transform for transform in transforms if transform is not None]
     return [Learner(functools.partial(fit_transformed, training, transform)) for transform in found]
 
@@ -253,44 +185,6 @@ def make_distances(training: TrainingData) -> Distances | None:
         return None
     centres = [side.mean(0) for side in training.clipped_innovations]
     return Distances(training.innovations, np.stack(centres))
-
-
-def make_circular(training: TrainingData) -> Circular | None:
-    """Return cosines and sines of the coordinates that fill a period and have values at both of its ends."""
-    flat = training.pooled[:: max(1, len(training.pooled) // MAX_TRANSFORM_RUNS)]
-    low, high = training.pooled.min(0), training.pooled.max(0)
-    angles, frequencies = [], []
-    for j in range(training.dimension):
-        for period in PERIODS:
-            start = 0.0 if low[j] >= 0 else -period / 2
-            inside = low[j] >= start - 1e-9 and high[j] <= start + period + 1e-9
-            turn = (flat[:, j] - start) / period
-            if inside and (turn < WRAPPED_SHARE).any() and (turn > 1 - WRAPPED_SHARE).any():
-                angles.append(j)
-                frequencies.append(2 * np.pi / period)
-                break
-    if not angles or all(map(len, training.atoms)):
-        return None
-    others = np.setdiff1d(np.arange(training.dimension), angles)
-    return Circular(np.array(angles), others, np.array(frequencies))
-
-
-def make_folded(training: TrainingData) -> Folded | None:
-    """Return quaternions of one sign if the coordinates of each step, or the first four of it, have norm 1."""
-    steps, dimension = training.shape
-    flat = training.pooled[:: max(1, len(training.pooled) // MAX_TRANSFORM_RUNS)]
-    rows, axes = [], []
-    for step in range(steps if dimension >= 4 else 0):
-        for start in range(0, dimension - 3, 4):
-            row = step * dimension + start + np.arange(4)
-            q = flat[:, row]
-            if np.abs((q**2).sum(1) - 1).max() < UNIT_TOLERANCE:
-                rows.append(row)
-                axes.append(np.linalg.eigh(q.T @ q)[1][:, -1])
-    if not rows:
-        return None
-    others = np.setdiff1d(np.arange(training.dimension), np.concatenate(rows))
-    return Folded(np.stack(rows), np.stack(axes), others)
 
 
 LOWEST_BITS = np.arange(-60.5, -8.0)  # edges of the exponents of the lowest bits
