@@ -466,6 +466,8 @@ def draw_bounds(
     numbers[np.isinf(numbers)] = np.nan  # what is not a number is not drawn
     largest = max(float(np.nanmax(numbers[:, :3], initial=0.1)), claim or 0.0)
     numbers[numbers[:, 3] > UPPER_FACTOR * largest, 3] = np.nan
+    if settings.get("yscale") == "log":  # which has no zero
+        numbers[numbers <= 0] = np.nan
     lower, own, exact, upper = numbers.T
     is_beyond = lower > np.where(np.isnan(own), np.inf if claim is None else claim, own)
     kinds = [
@@ -474,7 +476,7 @@ def draw_bounds(
         (upper, Key("cells", "bar" if against else "tick", UPPER_KEY_TEXT)),
         (own, Key("ink", "diamond", "claimed ε")),
         (exact, Key("ink", "cross", "exact ε, from a closed form")),
-        (np.where(np.isnan(lower), 0.0, np.nan), VOID_KEY),
+        (np.where([math.isnan(row.lower) for row in rows], 0.0, np.nan), VOID_KEY),
     ]
     drawn = [(values, place, key) for values, key in kinds if not np.isnan(values).all()]
     if against:  # a grey line from bound to bound; a NaN ends each of them
@@ -486,7 +488,8 @@ def draw_bounds(
         settings = {"xlim": (0, 1.08 * np.nanmax(numbers, initial=largest)), "ylim": (len(rows) - 0.5, -0.5)}
         settings |= {"yticks": range(len(names)), "yticklabels": names}
     if claim is not None and rows:
-        reach = np.array([place.min() - 0.5, place.max() + 0.5])
+        beyond = 0.0 if against else 0.5
+        reach = np.array([place.min() - beyond, place.max() + beyond])
         drawn.append((np.full(2, claim), reach, Key("ink", "dash", f"claimed ε = {claim:.4g}")))
     answered, void = ([row for row in rows if math.isnan(row.lower) == is_void] for is_void in (False, True))
     most = max(answered, key=lambda row: row.lower, default=None)
