@@ -50,7 +50,7 @@ def main():
     from distributed import Client, LocalCluster
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=float, default=4e6, help="test runs per data set")
+    parser.add_argument("--runs", type=float, default=4e6, help="test runs per dataset")
     runs = int(parser.parse_args().runs)
     data = np.zeros((4, 2)), np.full((4, 2), 0.1)
     one_worker = None

@@ -70,7 +70,7 @@ def is_called_dependent(report: dpv.Report) -> bool:
 
 def dependent(seeds: int) -> None:
     """Print in how many seeds mechanisms with dependent runs have no answer, with the default numbers of runs."""
-    print("dependent runs, default numbers of runs: voided as dependent, of seeds, mean runs per data set")
+    print("dependent runs, default numbers of runs: voided as dependent, of seeds, mean runs per dataset")
     for mechanism in (one_noise_per_call, shared_noise, reused_noise, fixed_mask):
         for stop_early, number in ((False, seeds), (True, max(seeds // 5, 1))):
             reports = [

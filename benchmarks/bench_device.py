@@ -1,7 +1,7 @@
 """Measures the estimators and a long verification on the device that JAX uses, as rates and ratios.
 
 The parts are: draws of the paper's W2-MHE compared with a bare skeleton (the same random numbers, affine maps and
-squeeze test, but no second draws), of the EKF and of the KL-MHE; a verification with 10^9 test runs per data set from a
+squeeze test, but no second draws), of the EKF and of the KL-MHE; a verification with 10^9 test runs per dataset from a
 cold process, with its compilations, and after compilation; runs that lie in another cell than on the CPU; and the tests
 of the samplers. With --variants: only the rates and the first calls for other sizes of blocks and batches.
 
@@ -37,7 +37,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def paper_pair():
-    """Return the paper's system and a pair of data sets."""
+    """Return the paper's system and a pair of datasets."""
     system = oscillator()
     first, second, _ = adjacent_recordings(system, system.h, 0, 10.0, np.random.default_rng(0))
     return system, first, second
@@ -46,7 +46,7 @@ def paper_pair():
 def runs_per_second(draw, block):
     """Return the rate of `draw(number)`, which draws a block.
 
-    The first two calls are not measured: they compile, and compute the sampler's plan for each of the two data sets.
+    The first two calls are not measured: they compile, and compute the sampler's plan for each of the two datasets.
     """
     jax.block_until_ready([draw(0), draw(1)])
     number, start = 0, time.perf_counter()
@@ -58,7 +58,7 @@ def runs_per_second(draw, block):
 
 
 def mechanism_rate(mechanism, pair, block=None):
-    """Return the rate at which the library draws the test blocks of both data sets."""
+    """Return the rate at which the library draws the test blocks of both datasets."""
     block = block or mechanism.block
     source = SampleSource(mechanism, pair, 0, block)
     return runs_per_second(lambda number: call_mechanism(source, "test", number % 2, number), block)
@@ -198,7 +198,7 @@ def print_verification(runs):
 def main():
     """Print all parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=float, default=1e9, help="test runs per data set")
+    parser.add_argument("--runs", type=float, default=1e9, help="test runs per dataset")
     parser.add_argument("--no-tests", action="store_true", help="leave out the tests of the samplers")
     parser.add_argument("--cold", action="store_true", help="only verify, and print the stages")
     parser.add_argument("--variants", action="store_true", help="only compare sizes of blocks and batches")

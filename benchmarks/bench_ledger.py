@@ -2,7 +2,7 @@
 
 Real verifications fill a pool: mechanisms whose claims are exactly true, and the same mechanisms with less noise. Whole
 lives are then made of versions that are drawn from the pool. A project has ten claims; every version has one
-verification of 20 000 runs per data set for each claim.
+verification of 20 000 runs per dataset for each claim.
 
 Run: python benchmarks/bench_ledger.py --seconds 3600 (one core; 2000 real verifications). The pool is kept in
 build/ledger-pool.jsonl, and a further call adds to it. `--seconds 0` uses the pool as it is. `--life N` also runs one
@@ -204,7 +204,7 @@ def main() -> None:
     fill_pool(options.pool, options.seconds)
     rows = read_pool(options.pool)
     tables, rng = e_value_tables(rows), np.random.default_rng(0)
-    print(f"{len(rows)} real verifications of {SELECT_RUNS + TEST_RUNS} runs per data set")
+    print(f"{len(rows)} real verifications of {SELECT_RUNS + TEST_RUNS} runs per dataset")
     for kind in KINDS:
         means = np.exp(tables[kind, "healthy"]).mean(axis=0)
         logs = tables[kind, "healthy"].mean(axis=0)

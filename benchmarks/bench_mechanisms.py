@@ -1,6 +1,6 @@
 """Measures the certified epsilon of published mechanisms, next to the exact epsilon and to published results.
 
-The pair of data sets is searched among the listed ones with at most half of the selection runs. The results of
+The pair of datasets is searched among the listed ones with at most half of the selection runs. The results of
 other tools are the published ones. Times are processor times, compared with drawing the same number of runs in the same
 process.
 
@@ -42,7 +42,7 @@ CSV_COLUMNS = [
 
 
 def drawing_seconds(row, pair, runs, block):
-    """Estimate the processor time to draw `runs` runs per data set, from eight blocks."""
+    """Estimate the processor time to draw `runs` runs per dataset, from eight blocks."""
     source = SampleSource(row.mechanism, pair, 0, block)
     draw_block(source, "test", 0, 0)
     start = time.process_time()
@@ -52,7 +52,7 @@ def drawing_seconds(row, pair, runs, block):
 
 
 def verify_row(row, seed, select_runs, test_runs):
-    """Search the pair and verify the mechanism with at most `select_runs` selection runs per data set in all.
+    """Search the pair and verify the mechanism with at most `select_runs` selection runs per dataset in all.
 
     Return the result and the processor time.
     """
@@ -114,8 +114,8 @@ def main():
     parser.add_argument("--rows", nargs="*", help="names of mechanisms; all of them if left out")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--select", type=float, help="selection runs per data set")
-    parser.add_argument("--test", type=float, help="test runs per data set")
+    parser.add_argument("--select", type=float, help="selection runs per dataset")
+    parser.add_argument("--test", type=float, help="test runs per dataset")
     parser.add_argument("--coverage", action="store_true", help="count the bounds above the exact epsilon")
     parser.add_argument("--out", help="a CSV file for the table")
     options = parser.parse_args()

@@ -5,7 +5,7 @@ process. Resident memory is the sum of the peaks of this process and of its work
 
 With --large, outputs of 200 x 50 and of 1000 x 6 numbers are verified instead, with 20 000 selection and test runs.
 
-Run: python benchmarks/bench_memory.py (10^8 runs per data set; about a minute).
+Run: python benchmarks/bench_memory.py (10^8 runs per dataset; about a minute).
 More runs, in two threads instead of two processes: --runs 1e9 --threads.
 """
 
@@ -81,7 +81,7 @@ def print_large():
 def main():
     """Measure both sizes in new processes, and print them with their ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=float, default=1e8, help="test runs per data set")
+    parser.add_argument("--runs", type=float, default=1e8, help="test runs per dataset")
     parser.add_argument("--threads", action="store_true", help="two threads instead of two processes")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--large", action="store_true", help="large outputs")
@@ -102,7 +102,7 @@ def main():
         result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         results.append(result)
         print(
-            f"{runs:.0e} runs per data set: {result['seconds']:.1f} s, {result['resident']:.3f} GB resident, "
+            f"{runs:.0e} runs per dataset: {result['seconds']:.1f} s, {result['resident']:.3f} GB resident, "
             f"{result['disk'] / 1e3:.0f} kB on disk, epsilon >= {result['epsilon']:.5f}",
             flush=True,
         )

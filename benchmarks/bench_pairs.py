@@ -1,8 +1,8 @@
-"""Measures the search for the worst pair of data sets: in a box of 20 dimensions, and where the leak is rare.
+"""Measures the search for the worst pair of datasets: in a box of 20 dimensions, and where the leak is rare.
 
 W2-MHE: one of ten sensors may change its 20 readings by at most RADIUS each. The exhaustive search uses a linear model
 of the mean output, from half a million runs, at all corners of the box. The share of its best epsilon and the runs per
-data set of the search are printed.
+dataset of the search are printed.
 
 SVT3: the worst two of its eight pairs have the exact epsilon 0.5. Their best event has probability 6e-5. Printed is in
 how many seeds one of them is found.
@@ -43,7 +43,7 @@ class Counted:
 
 
 def find(mechanism, pairs, delta, runs, seed, test_runs):
-    """Search without a verification; return the label of the worst pair, the runs per data set and the seconds."""
+    """Search without a verification; return the label of the worst pair, the runs per dataset and the seconds."""
     counted, start = Counted(mechanism), time.perf_counter()
     settings = dpv.Settings(test_runs=test_runs, seed=seed)
     found = SearchedPairs.of(pairs, None).find_worst(counted, delta, None, runs, settings, None)
@@ -83,7 +83,7 @@ def print_mhe(runs, seeds):
     for seed in seeds:
         label, drawn, seconds = find(mechanism, ball, DELTA, runs, seed, 200_000)
         share = epsilon_at(np.array(label), squared) / largest
-        print(f"  seed {seed}: {share:.3f} of it from {drawn:.3g} runs per data set, {seconds:.0f} s", flush=True)
+        print(f"  seed {seed}: {share:.3f} of it from {drawn:.3g} runs per dataset, {seconds:.0f} s", flush=True)
 
 
 def print_svt(runs, seeds):
@@ -93,7 +93,7 @@ def print_svt(runs, seeds):
     for seed in seeds:
         label, drawn, seconds = find(row.mechanism, row.pairs, 0.0, runs, 100 * seed, 20_000_000)
         hits += label in WORST_SVT_PAIRS
-        print(f"  seed {seed}: pair {label} from {drawn:.3g} runs per data set, {seconds:.0f} s", flush=True)
+        print(f"  seed {seed}: pair {label} from {drawn:.3g} runs per dataset, {seconds:.0f} s", flush=True)
     print(f"  a worst pair is found in {hits} of {len(seeds)} seeds")
 
 
@@ -101,7 +101,7 @@ def main():
     """Print both parts, or one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=["mhe", "svt"])
-    parser.add_argument("--runs", type=float, help="runs per data set of one search")
+    parser.add_argument("--runs", type=float, help="runs per dataset of one search")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()

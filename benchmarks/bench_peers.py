@@ -5,7 +5,7 @@ Both sources are needed, and an environment with dpverify, torch, tensorboard, s
 - DP-Sniper: https://github.com/eth-sri/dp-sniper, --sniper is the folder that contains `dpsniper`;
 - DP-Auditorium: https://github.com/google/differential-privacy, --auditorium is its folder `python/dp_auditorium`.
 
-Each tool gets the same number of runs per data set to prepare (training, thresholds, selection) and to test. A tool may
+Each tool gets the same number of runs per dataset to prepare (training, thresholds, selection) and to test. A tool may
 use its runs several times. Every number in the table is a lower bound on epsilon that is meant to hold with confidence
 .95. Each package runs in a process of its own, because PyTorch and TensorFlow crash in the same process.
 
@@ -54,7 +54,7 @@ NAMES = (
     "ring",
     "multivariate t, 5 coordinates",
 )
-BEST_NUMBERS = 4_000_000  # coordinates times runs per data set that find the best bound
+BEST_NUMBERS = 4_000_000  # coordinates times runs per dataset that find the best bound
 ORDERS = ((0, 1), (1, 0))
 TRAINING_BATCHES = 100  # DP-Sniper's own configuration has 107
 CLAIMS = (0.25, 0.5, 0.75, 0.9)  # claims that the hockey-stick tester tests, as shares of the best bound
@@ -63,7 +63,7 @@ KNOWN, KNOWN_EPSILON = "known epsilon", 0.2
 
 
 class Sizes(NamedTuple):
-    """Runs per data set, the seed, and the best bound from as many runs, where it is known."""
+    """Runs per dataset, the seed, and the best bound from as many runs, where it is known."""
 
     select: int
     test: int
@@ -72,7 +72,7 @@ class Sizes(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Recorded runs of both data sets, to prepare a test and to perform it."""
+    """Recorded runs of both datasets, to prepare a test and to perform it."""
 
     prepare: list[np.ndarray]
     test: list[np.ndarray]
@@ -85,7 +85,7 @@ class Replay:
         self.runs, self.used = runs, [0, 0]
 
     def m(self, a, n_samples=1):
-        """Return the next runs of data set `a`."""
+        """Return the next runs of dataset `a`."""
         start = self.used[a] % len(self.runs[a])
         self.used[a] += n_samples
         return self.runs[a][start : start + n_samples]
@@ -137,7 +137,7 @@ def load_sniper(folder: Path) -> Any:
 def run_sniper(tool: Any, law: Law, sizes: Sizes, network: bool, batches=TRAINING_BATCHES, estimate=False) -> float:
     """Return the lower confidence bound of DP-Sniper, with the classifiers of its published experiments.
 
-    The steps of its search are called here, without its worker processes, for both orders of the data sets. If
+    The steps of its search are called here, without its worker processes, for both orders of the datasets. If
     `estimate` is set, the result is its point estimate instead of its lower bound.
     """
     tool.torch.manual_seed(sizes.seed)
@@ -210,7 +210,7 @@ def run_hockey_stick(tool: Any, law: Law, sizes: Sizes) -> float:
     """Return the largest claim that the hockey-stick tester rejects, with its default network and training.
 
     The tester tests one claim. Claims are tested in rising order until one is not rejected. Only the first claim above
-    the true epsilon can give a wrong statement, in each of the two orders of the data sets: each gets half of alpha.
+    the true epsilon can give a wrong statement, in each of the two orders of the datasets: each gets half of alpha.
     """
     tool.seed(sizes.seed)
     runs = draw_runs(law, sizes)
@@ -283,7 +283,7 @@ def compare(names: list[str], call: Callable[..., tuple[float, float]], argument
 def count_errors(names: list[str], call: Callable[..., tuple[float, float]], arguments: argparse.Namespace) -> None:
     """Print in how many seeds each tool states more than the known epsilon, with .95 limits of that probability."""
     seeds = arguments.validity
-    print(f"exact epsilon {KNOWN_EPSILON}, {arguments.select} + {arguments.test} runs per data set, {seeds} seeds")
+    print(f"exact epsilon {KNOWN_EPSILON}, {arguments.select} + {arguments.test} runs per dataset, {seeds} seeds")
     for name in names:
         sizes = [Sizes(arguments.select, arguments.test, seed) for seed in range(seeds)]
         bounds, seconds = zip(*(call(name, KNOWN, size) for size in sizes), strict=True)
@@ -302,8 +302,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sniper", type=Path, help="folder that contains dpsniper")
     parser.add_argument("--auditorium", type=Path, help="folder python/dp_auditorium")
-    parser.add_argument("--select", type=int, default=100_000, help="runs per data set to prepare the test")
-    parser.add_argument("--test", type=int, default=500_000, help="test runs per data set")
+    parser.add_argument("--select", type=int, default=100_000, help="runs per dataset to prepare the test")
+    parser.add_argument("--test", type=int, default=500_000, help="test runs per dataset")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--only", default="", help="laws whose name contains this text")
     parser.add_argument("--tools", default="", help="tools whose name contains this text")

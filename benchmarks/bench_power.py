@@ -43,8 +43,8 @@ from dpverify.selection.objective import SelectionObjective, approximate_bound
 FOLDER = Path(__file__).parent
 ALPHA = 0.05
 MAX_DIMENSION = 8  # of one step
-BEST_RUNS, MAX_BEST_RUNS = 400_000, 4_000_000  # runs per data set that find the best level set
-BEST_NUMBERS = 40_000_000  # coordinates times runs per data set, within these limits
+BEST_RUNS, MAX_BEST_RUNS = 400_000, 4_000_000  # runs per dataset that find the best level set
+BEST_NUMBERS = 40_000_000  # coordinates times runs per dataset, within these limits
 PIECE_RUNS = 10_000
 EXACT_THRESHOLDS = 20  # thresholds at which the exact bound is evaluated
 EPSILONS = (0.0, 0.1, 0.5, 1.0)  # of the profile
@@ -52,7 +52,7 @@ MIN_DELTA = 0.02  # the profile is compared where the exact delta is at least th
 
 
 class Sizes(NamedTuple):
-    """Runs per data set, and the number of seeds."""
+    """Runs per dataset, and the number of seeds."""
 
     select_runs: int
     test_runs: int
@@ -68,7 +68,7 @@ DEFAULT = Sizes(200_000, 1_000_000, 5)
 
 
 class Mechanism:
-    """A law as a mechanism: the data set is 0 or 1."""
+    """A law as a mechanism: the dataset is 0 or 1."""
 
     def __init__(self, law: Law):
         self.law, self.__name__ = law, law.name
@@ -80,9 +80,9 @@ class Mechanism:
 
 
 def exact_ratios(law: Law, numbers: int, seed: int) -> np.ndarray:
-    """Return exact log-likelihood ratios, sorted downwards, of as many runs of either data set.
+    """Return exact log-likelihood ratios, sorted downwards, of as many runs of either dataset.
 
-    As many runs are drawn as give so many numbers per data set, within the limits BEST_RUNS and MAX_BEST_RUNS.
+    As many runs are drawn as give so many numbers per dataset, within the limits BEST_RUNS and MAX_BEST_RUNS.
     """
     coordinates = law.draw(0, 1, np.random.default_rng(0)).shape[1]
     pieces = max(BEST_RUNS, min(MAX_BEST_RUNS, numbers // coordinates)) // PIECE_RUNS
@@ -98,7 +98,7 @@ def exact_ratios(law: Law, numbers: int, seed: int) -> np.ndarray:
 def best_bound(law: Law, test_runs: int, numbers: int, seed: int) -> float:
     """Return the largest expected lower bound over level sets of the exact ratio, in both directions.
 
-    Each run counts for both data sets, with weights that follow from the exact ratio, so that an event needs hits under
+    Each run counts for both datasets, with weights that follow from the exact ratio, so that an event needs hits under
     one of them only.
     """
     delta, best = law.settings.get("delta", 0.0), 0.0
@@ -184,8 +184,8 @@ def source_hash() -> str:
 def main() -> None:
     """Print a table, and write the page if all laws were measured with the default sizes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--select", type=int, default=DEFAULT.select_runs, help="selection runs per data set")
-    parser.add_argument("--test", type=int, default=DEFAULT.test_runs, help="test runs per data set")
+    parser.add_argument("--select", type=int, default=DEFAULT.select_runs, help="selection runs per dataset")
+    parser.add_argument("--test", type=int, default=DEFAULT.test_runs, help="test runs per dataset")
     parser.add_argument("--seeds", type=int, default=DEFAULT.seeds)
     parser.add_argument("--only", default="", help="laws whose name contains this text")
     parser.add_argument("--profile", action="store_true", help="shares of the exact delta instead")

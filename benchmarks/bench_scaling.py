@@ -93,8 +93,8 @@ def measure(only):
     grid = {"partition": "grid", "events": "union", "select_runs": 200_000}
     few = {"test_runs": 20_000, "select_runs": 20_000}
     axes = {
-        "runs per data set": ((10**4, 10**5, 10**6, 10**7), lambda runs: verification_cost((4, 2), runs)),
-        "runs per data set (one number)": ((10**4, 10**6, 10**7, 10**8), lambda runs: verification_cost((1,), runs, 1)),
+        "runs per dataset": ((10**4, 10**5, 10**6, 10**7), lambda runs: verification_cost((4, 2), runs)),
+        "runs per dataset (one number)": ((10**4, 10**6, 10**7, 10**8), lambda runs: verification_cost((1,), runs, 1)),
         "cells (grid, 10^6 runs)": (
             (257, 6562, 390_626, 10**8 + 1),
             lambda cells: verification_cost((4, 2), 10**6, resolution=round((cells - 1) ** (1 / 8)), **grid),

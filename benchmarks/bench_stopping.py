@@ -26,14 +26,14 @@ from dpverify.stats.anytime import log_wealth
 from dpverify.stats.boundaries import Boundary, line_boundary
 
 ALPHA = 0.05
-HORIZON = 100_000  # runs per data set
+HORIZON = 100_000  # runs per dataset
 GAUSSIAN_SIGMA = math.sqrt(2 * math.log(1.25 / 1e-5))  # times the sensitivity over epsilon, for delta 1e-5
 
 Draw = Callable[[int, int, np.random.Generator], np.ndarray]
 
 
 class Case(NamedTuple):
-    """A mechanism on a pair of data sets, and a claim.
+    """A mechanism on a pair of datasets, and a claim.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Case(NamedTuple):
     epsilon, delta : float
         The claim.
     published : float
-        Mean runs per data set until refuted that the sequential auditor APT reports; NaN if it has no figure.
+        Mean runs per dataset until refuted that the sequential auditor APT reports; NaN if it has no figure.
     """
 
     draw: Draw
@@ -123,7 +123,7 @@ def misses(portfolio: Portfolio, case: Case) -> bool:
 def false_stops(seeds: int) -> None:
     """Print how often a true claim is refuted at any time, and how often the confidence sequence is wrong."""
     limit = int(binom.ppf(0.999, seeds, ALPHA))
-    print(f"false stops at alpha {ALPHA}, horizon {HORIZON} runs per data set, {seeds} seeds; at most {limit} of each")
+    print(f"false stops at alpha {ALPHA}, horizon {HORIZON} runs per dataset, {seeds} seeds; at most {limit} of each")
     for name, case in TRUE_CASES.items():
         stopped = missed = 0
         for seed in range(seeds):
@@ -135,7 +135,7 @@ def false_stops(seeds: int) -> None:
 
 def runs_until_refuted(seeds: int) -> None:
     """Print the mean and median number of runs until false claims are refuted."""
-    print(f"runs per data set until a false claim is refuted, {seeds} seeds: mean, median, mean / published")
+    print(f"runs per dataset until a false claim is refuted, {seeds} seeds: mean, median, mean / published")
     for share in (1.0, EARLY_SHARE):
         print(f"  {share:g} of alpha {ALPHA} on the wealth")
         for name, case in FALSE_CASES.items():

@@ -30,7 +30,7 @@ PACKAGE = Path(dpv.__file__).parent
 KINDS = {"Levels", "Partition", "Tree", "Bins", "Edges", "Atoms"}
 KINDS |= {"Linear", "Quadratic", "Additive", "General", "Patterned", "CellScore", "UserScore"}
 KINDS |= {"Banded", "Shared", "Transformed", "Interaction"}
-RUNS_PER_BLOCK, TEST_BLOCKS = 1000, 40  # of the traced verification; the number of blocks is that per data set
+RUNS_PER_BLOCK, TEST_BLOCKS = 1000, 40  # of the traced verification; the number of blocks is that per dataset
 
 
 class Module(NamedTuple):

@@ -65,7 +65,7 @@ def timed_verification(mechanism, first, second, **settings):
 
 
 def cases():
-    """Yield name, mechanism, data sets, test runs and further settings of each case."""
+    """Yield name, mechanism, datasets, test runs and further settings of each case."""
     system = oscillator()
     first, second, _ = adjacent_recordings(system, system.h, 0, 10.0, np.random.default_rng(0))
     yield "W2-MHE of the paper, JAX", W2MHE(system, 5, 0.8, 1.4e-5), first, second, 10**7, {}
@@ -85,9 +85,7 @@ def print_ratio(name, mechanism, first, second, runs, settings, rounds):
         seconds, report = timed_verification(mechanism, first, second, **settings)
         ratios.append(seconds / drawing_seconds(mechanism, first, second, report))
     rate = 2 * (runs + report.settings.select_runs) / seconds
-    print(
-        f"{name}, {runs:.0e} test runs per data set: verify / draw {statistics.median(ratios):.2f}; {rate:.3g} runs/s"
-    )
+    print(f"{name}, {runs:.0e} test runs per dataset: verify / draw {statistics.median(ratios):.2f}; {rate:.3g} runs/s")
 
 
 def print_default_verifications(seeds=5):

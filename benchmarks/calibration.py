@@ -42,7 +42,7 @@ from known import (  # noqa: E402
 
 DEFAULT_SEEDS, DEFAULT_CONTROLS = 2000, 50
 SEEDS_PER_BATCH = 100
-REFERENCE_RUNS = 40_000  # runs per data set that represent the distribution of a trajectory
+REFERENCE_RUNS = 40_000  # runs per dataset that represent the distribution of a trajectory
 ROUNDING_TOLERANCE = 1e-9  # of closed forms
 SHARES_OF_ALPHA = {  # the statements about the partition share one alpha
     "false alarm": 1.0,
@@ -57,7 +57,7 @@ SHARES_OF_ALPHA = {  # the statements about the partition share one alpha
 
 
 class Setting(NamedTuple):
-    """A mechanism, the choice of events, the level, and the runs per data set."""
+    """A mechanism, the choice of events, the level, and the runs per dataset."""
 
     mechanism: str
     choice: str

@@ -1,7 +1,7 @@
 """Pairs of output distributions with an exact log-likelihood ratio, for the power benchmark.
 
-A law draws outputs for data set 0 or 1, and returns for each output the logarithm of the ratio of the two densities.
-It is infinite where only data set 0 is possible, and minus infinity where only data set 1 is.
+A law draws outputs for dataset 0 or 1, and returns for each output the logarithm of the ratio of the two densities.
+It is infinite where only dataset 0 is possible, and minus infinity where only dataset 1 is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Law(NamedTuple):
 
 
 def leak(name, p, coordinates=1, places=(FAR, -FAR)):
-    """With probability p, the first coordinate lies far away, at a place that shows the data set. None is no leak."""
+    """With probability p, the first coordinate lies far away, at a place that shows the dataset. None is no leak."""
 
     def draw(side, runs, rng):
         x = rng.standard_normal((runs, coordinates))
@@ -57,7 +57,7 @@ def leak(name, p, coordinates=1, places=(FAR, -FAR)):
 
 
 def mark(name, p, value):
-    """With probability p and data set 0 only, the output is marked by a value that does not occur otherwise."""
+    """With probability p and dataset 0 only, the output is marked by a value that does not occur otherwise."""
 
     def draw(side, runs, rng):
         x = np.stack([rng.standard_normal(runs), np.zeros(runs)], axis=1)
@@ -72,7 +72,7 @@ def mark(name, p, value):
 
 
 def atom(name, p):
-    """One coordinate of three is exactly 0 with probability p and data set 0 only."""
+    """One coordinate of three is exactly 0 with probability p and dataset 0 only."""
 
     def draw(side, runs, rng):
         x = rng.standard_normal((runs, 3))
@@ -120,7 +120,7 @@ def stationary(steps, coefficient):
 
 
 def hidden(name, patterns, coordinates):
-    """Data set 0 adds one of these patterns at random to standard Gaussian noise."""
+    """Dataset 0 adds one of these patterns at random to standard Gaussian noise."""
     patterns = np.asarray(patterns, float)
 
     def draw(side, runs, rng):
@@ -134,7 +134,7 @@ def hidden(name, patterns, coordinates):
 
 
 def mixture(name, centres, weights, deviation=1.0, **settings):
-    """Mixtures of Gaussians at the same or at different centres, with weights for each data set."""
+    """Mixtures of Gaussians at the same or at different centres, with weights for each dataset."""
     centres = [np.asarray(c, float) for c in centres]
     weights = [np.asarray(w, float) for w in weights]
 
@@ -150,7 +150,7 @@ def mixture(name, centres, weights, deviation=1.0, **settings):
 
 
 def ring(name, radii, deviation):
-    """Points on a ring whose radius shows the data set."""
+    """Points on a ring whose radius shows the dataset."""
 
     def draw(side, runs, rng):
         radius, angle = radii[side] + deviation * rng.standard_normal(runs), rng.uniform(0, 2 * np.pi, runs)
@@ -177,7 +177,7 @@ def heavy(name, freedom, coordinates, shift):
 
 
 def angle(name, concentration, centres, number=1):
-    """Angles from -pi to pi, around a centre that shows the data set."""
+    """Angles from -pi to pi, around a centre that shows the dataset."""
 
     def draw(side, runs, rng):
         return np.mod(rng.vonmises(centres[side], concentration, (runs, number)) + np.pi, 2 * np.pi) - np.pi
@@ -206,7 +206,7 @@ def quaternion(name, centres, deviation):
 
 
 def subsampled(name, steps, share, deviation, sides=(0, 1)):
-    """Gaussian noise; one data set has a record that takes part in each step with some probability."""
+    """Gaussian noise; one dataset has a record that takes part in each step with some probability."""
 
     def draw(side, runs, rng):
         x = deviation * rng.standard_normal((runs, steps))
@@ -305,7 +305,7 @@ def laws() -> list[Law]:
         leak("leak 1e-4, shift, 1-D", 1e-4),
         leak("leak 1e-4, shift, 6-D", 1e-4, 6),
         leak("leak 1e-4, shift, 40-D", 1e-4, 40),
-        leak("leak 1e-4, one data set only", 1e-4, 2, (FAR, None)),
+        leak("leak 1e-4, one dataset only", 1e-4, 2, (FAR, None)),
         leak("leak 1e-5, shift, 1-D", 1e-5),
         atom("leak 1e-4, an atom", 1e-4),
         mark("leak 1e-4, a flag", 1e-4, 1.0),

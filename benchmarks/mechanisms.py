@@ -1,4 +1,4 @@
-"""Published mechanisms, correct and incorrect ones, with their known epsilon and the pairs of data sets to test.
+"""Published mechanisms, correct and incorrect ones, with their known epsilon and the pairs of datasets to test.
 
 Each mechanism is implemented from its description as (data, runs, rng) -> array. The data are vectors of integers, and
 the noise is scaled for EPS0 = 0.1. bench_mechanisms.py measures them.
@@ -16,13 +16,13 @@ EPS0 = 0.1
 
 
 def single(n):
-    """Return pairs of data sets that differ by 1 in one component."""
+    """Return pairs of datasets that differ by 1 in one component."""
     ones = np.ones(n)
     return [(ones, np.concatenate([[0.0], ones[1:]])), (ones, np.concatenate([[2.0], ones[1:]]))]
 
 
 def component_wise(n):
-    """Return pairs of data sets that differ by at most 1 in every component."""
+    """Return pairs of datasets that differ by at most 1 in every component."""
     ones, h = np.ones(n), n // 2
     others = [
         np.concatenate([[2.0], np.zeros(n - 1)]),
@@ -123,7 +123,7 @@ class Row:
     name, mechanism : str, callable
         Name and implementation.
     pairs : list of tuple of ndarray
-        The pairs of data sets among which the worst is searched.
+        The pairs of datasets among which the worst is searched.
     claimed, exact : float
         Claimed and exact epsilon.
     oracle : float

@@ -49,7 +49,7 @@ def kernel_times(call):
 def print_profile(name, call):
     """Print the time of a call, the time until it returns, and its kernels."""
     start = time.perf_counter()
-    jax.block_until_ready([call(0), call(1)])  # both data sets
+    jax.block_until_ready([call(0), call(1)])  # both datasets
     first = time.perf_counter() - start
     start = time.perf_counter()
     outputs = [call(number) for number in range(CALLS)]

@@ -55,7 +55,7 @@ def gaussian_mixtures(rng: Rng) -> Law:
 
 
 def copula(rng: Rng) -> Law:
-    """Return a Gaussian dependence between coordinates with heavy or skew marginals, equal for both data sets."""
+    """Return a Gaussian dependence between coordinates with heavy or skew marginals, equal for both datasets."""
     d = int(rng.integers(3, 13))
     chosen = rng.choice(d, size=(int(rng.integers(1, 4)), 2))
     matrices = [np.eye(d), np.eye(d)]
@@ -100,7 +100,7 @@ def rankings(rng: Rng) -> Law:
 
 
 def permuted_rows(rng: Rng) -> Law:
-    """Return exchangeable records, one of which follows another distribution with the first data set."""
+    """Return exchangeable records, one of which follows another distribution with the first dataset."""
     number, columns = int(rng.integers(5, 25)), int(rng.integers(1, 4))
     shift, log_scale = rng.uniform(0.3, 3.0) * rng.standard_normal(columns), rng.uniform(-0.5, 0.7, columns)
 
@@ -120,7 +120,7 @@ def permuted_rows(rng: Rng) -> Law:
 
 
 def discrete_network(rng: Rng) -> Law:
-    """Return a random directed graph of binary or ternary variables, with other tables for the second data set."""
+    """Return a random directed graph of binary or ternary variables, with other tables for the second dataset."""
     d, values = int(rng.integers(4, 11)), int(rng.integers(2, 4))
     order = rng.permutation(d)
     parents = [rng.choice(order[:i], size=min(i, int(rng.integers(0, 3))), replace=False) for i in range(d)]
@@ -171,7 +171,7 @@ def binary_field(rng: Rng) -> Law:
 
 
 def dependence_graph(rng: Rng) -> Law:
-    """Return Gaussians on a random graph; some edges between distant coordinates belong to one data set only."""
+    """Return Gaussians on a random graph; some edges between distant coordinates belong to one dataset only."""
     d = int(rng.integers(10, 41))
     precision = np.eye(d) * 2.0 + 0.6 * (np.eye(d, k=1) + np.eye(d, k=-1))
     other = precision.copy()
@@ -213,7 +213,7 @@ def pushed_forward(rng: Rng) -> Law:
 
 
 def ties(rng: Rng) -> Law:
-    """Return numbers of which some repeat earlier ones (a Chinese restaurant), more often with one data set."""
+    """Return numbers of which some repeat earlier ones (a Chinese restaurant), more often with one dataset."""
     d, strengths = int(rng.integers(5, 21)), np.exp(rng.uniform(-0.5, 2.5, 2))
 
     def draw(side, runs, rng):
@@ -297,7 +297,7 @@ def mixed_atoms(rng: Rng) -> Law:
 
 
 def unknown_place(rng: Rng) -> Law:
-    """Return noise in which a pattern of random shape occurs at a random place with the first data set."""
+    """Return noise in which a pattern of random shape occurs at a random place with the first dataset."""
     d, length = int(rng.integers(15, 61)), int(rng.integers(1, 6))
     pattern = rng.uniform(1.0, 3.5) * rng.standard_normal(length)
     patterns = np.stack([np.pad(pattern, (k, d - length - k)) for k in range(d - length + 1)])
@@ -316,7 +316,7 @@ def unknown_place(rng: Rng) -> Law:
 
 
 def rare_leak(rng: Rng) -> Law:
-    """Return noise that shows the data set in one run of thousands, at some distance in a random direction."""
+    """Return noise that shows the dataset in one run of thousands, at some distance in a random direction."""
     d, p = int(rng.integers(1, 13)), 10 ** rng.uniform(-4, -2.5)
     directions = rng.standard_normal((2, d))
     places = rng.uniform(6, 15) * directions / np.linalg.norm(directions, axis=1)[:, None]
@@ -371,7 +371,7 @@ def one_number(rng: Rng) -> Law:
 
 
 def tail_dependence(rng: Rng) -> Law:
-    """Return two coordinates that are large together more often with one data set (a Clayton copula), and noise."""
+    """Return two coordinates that are large together more often with one dataset (a Clayton copula), and noise."""
     d = int(rng.integers(2, 9))
     i, j = rng.choice(d, size=2, replace=False)
     theta = np.exp(rng.uniform(-2.5, 1.0, 2))

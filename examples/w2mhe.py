@@ -1,6 +1,6 @@
 """The paper's W2-MHE, verified in under a minute: `make demo`, or `python examples/w2mhe.py`.
 
-Ten sensors observe an oscillator. In the second data set one sensor stands elsewhere, so that the data sets have the
+Ten sensors observe an oscillator. In the second dataset one sensor stands elsewhere, so that the datasets have the
 distance 10. Nothing is claimed: the epsilon of the estimator is measured for three values of s.
 """
 
@@ -42,7 +42,7 @@ def rows(levels: tuple[float, ...] = (1.0, 0.8, 0.7)) -> list[Row]:
 def main() -> None:
     """Print the table and the last report, and write its page."""
     print(
-        f"W2-MHE, window {WINDOW}, ten sensors; one sensor moved, so that the data sets have distance {DISTANCE:g}; "
+        f"W2-MHE, window {WINDOW}, ten sensors; one sensor moved, so that the datasets have distance {DISTANCE:g}; "
         "confidence 95%, delta 0\n"
     )
     print("   s   epsilon proved   over the cells    over all events   paper's condition   RMSE     adjacent")

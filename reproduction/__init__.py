@@ -4,7 +4,7 @@
 the numbers of runs. Read the modules in this order:
 
     paper.py       the printed numbers, the readings, and the constants that follow from formulas
-    experiment.py  sensors, data sets and mechanisms under a reading
+    experiment.py  sensors, datasets and mechanisms under a reading
     measure.py     what a worker process measures: rows of the paper, draws of sensors, pairs, our own test
     slides.py      what the figures on the first author's slides say
     fit.py         how well a reading predicts the printed numbers; the ranking on Q1, and the other rows as predictions

@@ -1,4 +1,4 @@
-"""The paper's experiment: sensors, pairs of data sets, and mechanisms under a reading (docs/method.md, section 7).
+"""The paper's experiment: sensors, pairs of datasets, and mechanisms under a reading (docs/method.md, section 7).
 
 The paper does not print the angles of its sensors. Q2 has evenly spaced sensors. Those of Q1 and Q3 are drawn: anew for
 each seed of a printed row, and once, with seeds 1 and 3, for the library's own test and the figures.
@@ -38,7 +38,7 @@ FILTERS = {  # process, measurement and initial covariance of the EKF; None: tho
 
 
 class SetUp(NamedTuple):
-    """A system, two adjacent data sets and the true positions."""
+    """A system, two adjacent datasets and the true positions."""
 
     system: System
     first: np.ndarray
@@ -73,9 +73,9 @@ def fixed_setup(setup: str | int, seed: int = 0, angle: str = BASE.angle, record
 def record(
     system: System, move: int, rng: np.random.Generator, angle: str, recording: str, steps: int = STEPS
 ) -> SetUp:
-    """Simulate two adjacent data sets; without noise if the recording is "quiet".
+    """Simulate two adjacent datasets; without noise if the recording is "quiet".
 
-    The sensor is turned by d/(20 sqrt 2), read as degrees or as radians, or until the data sets are d apart ("exact").
+    The sensor is turned by d/(20 sqrt 2), read as degrees or as radians, or until the datasets are d apart ("exact").
     """
     simulated = replace(system, disturbance=Normal(0.0), noise=Normal(0.0)) if recording == "quiet" else system
     distance = math.radians(DISTANCE) if angle == "degrees" else DISTANCE

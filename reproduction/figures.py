@@ -88,7 +88,7 @@ def sensor_scene() -> Drawing:
         "The shaded arc shows where it could be with data at most 10 from those recorded.",
         (
             Key("ink", "dot", "the target, with its path over 9 steps; squares: sensors at known positions"),
-            Key("proved", "solid", "the secret sensor (filled), and its position in the second data set"),
+            Key("proved", "solid", "the secret sensor (filled), and its position in the second dataset"),
             Key("witness", "bar", "where it could be: data at most 10 apart"),
             Key("second", "line", "what is measured at the first step"),
             Key("first", "line", "what is measured at the last step"),

@@ -83,7 +83,7 @@ class RowFit(NamedTuple):
     fits : tuple of NumberFit
         One for each independent number that is printed, or follows from printed ones.
     both : float
-        Share of seeds whose tested event occurred under both data sets.
+        Share of seeds whose tested event occurred under both datasets.
     """
 
     row: str

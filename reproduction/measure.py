@@ -51,7 +51,7 @@ class SeedResult(NamedTuple):
     """The paper's numbers of one verification, and the counts of the tested event.
 
     `errors` has one entry for each number in `ERROR_RUNS`: the norm of the error of the mean of so many runs, under the
-    first data set; `errors_adjacent` has those under the second.
+    first dataset; `errors_adjacent` has those under the second.
     """
 
     epsilon_c: float

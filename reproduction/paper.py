@@ -43,7 +43,7 @@ class PrintedCell(NamedTuple):
     assumed : str or None
         What the paper leaves open and the reproduction had to choose.
     error, error_adjacent : float or None
-        Errors of the estimates under the first and under the second data set.
+        Errors of the estimates under the first and under the second dataset.
     eta, lambda_ : float or None
         The largest share of runs in a cell, and the paper's lambda.
     sweep : tuple of float and int

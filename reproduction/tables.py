@@ -143,7 +143,7 @@ def choices_table(readings: ReadingResults) -> Table:
         others = [x for x in dict.fromkeys(getattr(reading, name) for reading in measured) if x != best]
         others_text = "; ".join(describe(name, x) for x in others) or NOT_KNOWN
         rows.append([PLAN["choices"][name]["what"], describe(name, best), others_text])
-    rows.append(["n, selection runs per data set", "1000: every η is a multiple of 0.001", NOT_KNOWN])
+    rows.append(["n, selection runs per dataset", "1000: every η is a multiple of 0.001", NOT_KNOWN])
     rows.append(["positions of the sensors (Q1, Q3), the sensor that moves", "drawn anew for every seed", NOT_KNOWN])
     return Table(["what", "best reading", "also measured"], rows, "What the paper does not print")
 

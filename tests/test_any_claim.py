@@ -273,7 +273,7 @@ def test_opendps_profile_of_the_same_mechanism_is_the_same_claim(accountant):
 
 
 class SubsampledGaussian:
-    """30 steps; with the first data set each output is shifted by 1 with probability 0.1."""
+    """30 steps; with the first dataset each output is shifted by 1 with probability 0.1."""
 
     def __init__(self, sigma):
         self.sigma = sigma

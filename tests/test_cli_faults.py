@@ -120,7 +120,7 @@ def run(*arguments, **options):
 def test_any_exception_of_the_mechanism_exits_2_and_names_the_place(place, capsys, name, cause, workers):
     assert main(["verify", f"faults:{name}", *ARGUMENTS, *workers]) == 2
     line = capsys.readouterr().err
-    # Worker processes draw both data sets at the same time, so either can fail first.
+    # Worker processes draw both datasets at the same time, so either can fail first.
     lines = [
         f"dpverify: the mechanism failed in the test runs of the {side} dataset, block 0: {cause}\n"
         for side in (("first", "second") if workers else ("first",))

@@ -16,7 +16,7 @@ SMALL = {"select_runs": 2000, "test_runs": 4000, "block": 1000}  # few blocks ta
 
 
 def without_data(mechanism):
-    """Return a mechanism that uses 0 in place of its data: both data sets have the same distribution."""
+    """Return a mechanism that uses 0 in place of its data: both datasets have the same distribution."""
     return lambda data, runs, rng: mechanism(0.0, runs, rng)
 
 
@@ -61,7 +61,7 @@ def test_the_settings_of_the_paper_give_its_partition_and_numbers():
     pair = np.zeros((4, 2)), np.full((4, 2), 0.3)
     report = verify(gaussian_trajectory, *pair, 1.0, settings=Settings.paper())
     assert len(report.picture["first"]) == 400
-    assert len(report.picture["second"]) == 400  # for the picture; the region needs the first data set only
+    assert len(report.picture["second"]) == 400  # for the picture; the region needs the first dataset only
     assert report.on_partition.cells == 257
     assert report.paper.lambda_ == pytest.approx(dpv.paper_lambda(0.05, report.paper.eta, report.epsilon_critical))
     assert report.p_value == min(report.paper.p_values)
@@ -229,7 +229,7 @@ def test_the_papers_eta_is_the_largest_share_of_the_first_selection_runs():
     reports = [verify(three_values, first, second, settings=settings, seed=seed) for seed in range(3)]
     for report in reports:
         assert round(report.paper.eta * 1000) == pytest.approx(report.paper.eta * 1000)
-        assert abs(report.paper.eta - 0.5) < 4 * math.sqrt(0.25 / 1000)  # and not the .8 of the second data set
+        assert abs(report.paper.eta - 0.5) < 4 * math.sqrt(0.25 / 1000)  # and not the .8 of the second dataset
         assert report.paper.eta_upper > 0.75
         assert report.against(0.5).paper.eta == report.paper.eta
     assert len({report.paper.eta for report in reports}) > 1

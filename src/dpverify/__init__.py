@@ -1,6 +1,6 @@
 """Verification of differential privacy from samples: how private is a state estimator, or any other mechanism?
 
-Pass a mechanism and two neighbouring data sets to `verify`. The report contains a lower bound on epsilon over all
+Pass a mechanism and two neighbouring datasets to `verify`. The report contains a lower bound on epsilon over all
 events, upper bounds over a partition of the outputs, and the test of a claim. Start with `help(dpverify.verify)`,
 `help(dpverify.Settings)` and `help(dpverify.Report)`.
 """

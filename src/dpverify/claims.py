@@ -1,6 +1,6 @@
 """Claims about privacy: what a claim allows for the probability of an event (docs/method.md, section 5.10).
 
-A claim bounds the probability of every event under one data set, given its probability `q` under a neighbouring data
+A claim bounds the probability of every event under one dataset, given its probability `q` under a neighbouring data
 set, in both orders: `P_i(E) <= boundary(P_j(E))`. The boundary is concave and does not fall, and it is at least q. Make
 a claim with one of the functions `pure`, `approximate`, `points`, `gaussian`, `zcdp`, `renyi`, `profile` and
 `tradeoff`, and pass it as `dpverify.verify(..., claim=...)`.
@@ -8,7 +8,7 @@ a claim with one of the functions `pure`, `approximate`, `points`, `gaussian`, `
 A claim is plain data. Its boundary is rounded up, so that a claim that holds is never refuted by rounding. Everything
 that differs between the kinds of claims is a method of the kind: its bounds, tests and words. Kinds with a parameter
 (epsilon, mu, rho) name it in `parameter_name`; the boundary rises with it. Counts are in the order of the test: first
-those of the data set that is expected to have more runs in the event.
+those of the dataset that is expected to have more runs in the event.
 
 Examples
 --------
@@ -137,7 +137,7 @@ class _Claim:
         return self.parameter_name or "the claim"
 
     def boundary(self, q: ArrayLike) -> FloatArray:
-        """Return the largest probability that the claim allows where the other data set has q."""
+        """Return the largest probability that the claim allows where the other dataset has q."""
         raise NotImplementedError
 
     def sloped_boundary(self) -> Boundary:
@@ -163,7 +163,7 @@ class _Claim:
         return not self.is_divergence and profile_allows(self, delta_upper)
 
     def runs_to_refute(self, p1: float, p2: float, alpha: float) -> float:
-        """Return about how many runs per data set refute the claim with probability 80%, given true probabilities.
+        """Return about how many runs per dataset refute the claim with probability 80%, given true probabilities.
 
         Infinite if the claim allows them.
         """
@@ -172,7 +172,7 @@ class _Claim:
     def noticed_probability(self, runs: int, q: float, alpha: float) -> float:
         """Return the smallest probability of an event that is refuted with probability 80%; infinite where none is.
 
-        `q` is its probability with the other data set.
+        `q` is its probability with the other dataset.
         """
         return detectable_probability(runs, q, self, alpha)
 
@@ -183,7 +183,7 @@ class _Claim:
     def allowed_pairs(self) -> tuple[FloatArray, FloatArray]:
         """Return probabilities q, and the largest probability that the claim allows with q in both orders, for figures.
 
-        The claim also bounds the complement of an event with the data sets exchanged, which matters for likely events.
+        The claim also bounds the complement of an event with the datasets exchanged, which matters for likely events.
         """
         q = np.r_[0.0, scipy.special.ndtr(QUANTILES), 1.0]
         p = self.boundary(q)
@@ -284,11 +284,11 @@ class Approximate(_Parametric):
     has_corners: ClassVar[bool] = True
 
     def boundary(self, q: ArrayLike) -> FloatArray:
-        """Return the largest probability that the claim allows where the other data set has q."""
+        """Return the largest probability that the claim allows where the other dataset has q."""
         return np.minimum(1.0, math.exp(min(self.epsilon, MAX_EXPONENT)) * _probabilities(q) + self.delta)
 
     def group(self, size: int) -> Approximate:
-        """Return what the claim implies for data sets that differ in a group of this size."""
+        """Return what the claim implies for datasets that differ in a group of this size."""
         size = check_whole_number("size", size, 1)
         factor = float(np.exp(np.minimum(self.epsilon * np.arange(size), MAX_EXPONENT)).sum())
         return Approximate(size * self.epsilon, min(self.delta * factor, BELOW_ONE))
@@ -334,7 +334,7 @@ class Approximate(_Parametric):
         return line_boundary(parameters[:, None], self.delta)
 
     def runs_to_refute(self, p1: float, p2: float, alpha: float) -> float:
-        """Return about how many runs per data set refute the claim with probability 80%, given true probabilities."""
+        """Return about how many runs per dataset refute the claim with probability 80%, given true probabilities."""
         true = math.log((p1 - self.delta) / p2) if p1 > self.delta else 0.0
         return math.inf if true <= self.epsilon else approximate_runs(self.epsilon, true, p1, self.delta, alpha)
 
@@ -358,7 +358,7 @@ class Gaussian(_Parametric):
     parameter_name: ClassVar[str] = "mu"
 
     def boundary(self, q: ArrayLike) -> FloatArray:
-        """Return the largest probability that the claim allows where the other data set has q."""
+        """Return the largest probability that the claim allows where the other dataset has q."""
         return gaussian_boundary(_probabilities(q), self.mu)
 
     def sloped_boundary(self) -> GaussianBoundary:
@@ -366,7 +366,7 @@ class Gaussian(_Parametric):
         return GaussianBoundary(self.mu)
 
     def group(self, size: int) -> Gaussian:
-        """Return what the claim implies for data sets that differ in a group of this size."""
+        """Return what the claim implies for datasets that differ in a group of this size."""
         return Gaussian(check_whole_number("size", size, 1) * self.mu)
 
     def describe(self) -> str:
@@ -381,7 +381,7 @@ class _Divergence(_Parametric):
     group_size: int
 
     def group(self: D, size: int) -> D:
-        """Return what the claim implies for data sets that differ in a group of this size."""
+        """Return what the claim implies for datasets that differ in a group of this size."""
         return dataclasses.replace(self, group_size=self.group_size * check_whole_number("size", size, 1))  # type: ignore[type-var]
 
     def _repeat(self, boundary: Callable[[FloatArray], FloatArray], q: FloatArray) -> FloatArray:
@@ -405,7 +405,7 @@ class Renyi(_Divergence):
     epsilon : float
         The largest divergence.
     group_size : int
-        The size of the groups in which the data sets may differ.
+        The size of the groups in which the datasets may differ.
     """
 
     order: float
@@ -414,7 +414,7 @@ class Renyi(_Divergence):
     parameter_name: ClassVar[str] = "epsilon"
 
     def boundary(self, q: ArrayLike) -> FloatArray:
-        """Return the largest probability that the claim allows where the other data set has q."""
+        """Return the largest probability that the claim allows where the other dataset has q."""
         return self._repeat(lambda p: renyi_boundary(p, self.order, self.epsilon), _probabilities(q))
 
     @property
@@ -441,7 +441,7 @@ class ZCDP(_Divergence):
     rho : float
         The parameter of the claim.
     group_size : int
-        The size of the groups in which the data sets may differ.
+        The size of the groups in which the datasets may differ.
     """
 
     rho: float
@@ -449,7 +449,7 @@ class ZCDP(_Divergence):
     parameter_name: ClassVar[str] = "rho"
 
     def boundary(self, q: ArrayLike) -> FloatArray:
-        """Return the largest probability that the claim allows where the other data set has q."""
+        """Return the largest probability that the claim allows where the other dataset has q."""
         values = _probabilities(q)
         if self.rho == 0.0:
             return values
@@ -489,12 +489,12 @@ class Profile(_Claim):
         return lower_envelope(np.array(self.epsilons, float), np.array(self.deltas, float))
 
     def boundary(self, q: ArrayLike) -> FloatArray:
-        """Return the largest probability that the claim allows where the other data set has q."""
+        """Return the largest probability that the claim allows where the other dataset has q."""
         values = _probabilities(q)
         return np.maximum(values, self.lines.lowest(values))
 
     def group(self, size: int) -> Profile:
-        """Return what the claim implies for data sets that differ in a group of this size."""
+        """Return what the claim implies for datasets that differ in a group of this size."""
         size, lines = check_whole_number("size", size, 1), self.lines
         for _ in range(size - 1):
             lines = compose(self.lines, lines)

@@ -140,7 +140,7 @@ def look_share(number: int) -> float:
 
 
 class Schedule(NamedTuple):
-    """When something other than a batch happens, in runs per data set.
+    """When something other than a batch happens, in runs per dataset.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class Schedule(NamedTuple):
         return min([look, *(stop for stop in (*self.selections, *self.ends) if stop > runs)])
 
 
-PRIOR_RUNS = 6.0  # runs per data set that predict equal probabilities
+PRIOR_RUNS = 6.0  # runs per dataset that predict equal probabilities
 PRIOR_COUNT = 0.5  # added to the counts of an event and of its complement
 PENALTY = 0.7  # standard errors by which a difference is reduced before events are compared
 FINALISTS = 12  # events whose growth is computed exactly
@@ -220,9 +220,9 @@ class Bet(NamedTuple):
     cells : ndarray of bool
         Which cells of the family form the event.
     direction : int
-        0 if the first data set is expected to exceed the claim, 1 if the second is.
+        0 if the first dataset is expected to exceed the claim, 1 if the second is.
     a, b : float
-        The predicted probabilities under the exceeding data set and under the other one.
+        The predicted probabilities under the exceeding dataset and under the other one.
     weight : float
         The part of the family's wealth that is placed on this event.
     growth : float
@@ -264,7 +264,7 @@ class Family:
         return np.array([counts.total - inside, inside])
 
     def count(self, samples: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the counts of the cells for samples of both data sets."""
+        """Return the counts of the cells for samples of both datasets."""
         first, second = (self.columns(count_cells(self.partition, side)) for side in samples)
         return first, second
 
@@ -346,7 +346,7 @@ SIMPLE_CELLS = 12  # of about equal probability
 MIN_RUNS_PER_TAIL_CELL = 16  # beyond these cells, each tail is halved while a cell has so many runs
 MAX_COORDINATES = 16  # of the output that are compared
 REFIT_RATIO = 1.1  # the simple family is refitted when there are so many times more runs
-MAX_FITTED_RUNS = 4096  # per data set; a family that was fitted to so many runs is kept
+MAX_FITTED_RUNS = 4096  # per dataset; a family that was fitted to so many runs is kept
 SIMPLE_SHARE = 0.75  # of the wealth that is bet, for the simple family; the selected events share the rest
 RESERVE = 0.2  # of the wealth, until the last selection
 
@@ -370,9 +370,9 @@ class Portfolio:
     log_wealth : float
         The logarithm of the wealth.
     history : list of (int, float)
-        The runs per data set and the log-wealth after every batch.
+        The runs per dataset and the log-wealth after every batch.
     runs : int
-        The runs per data set so far.
+        The runs per dataset so far.
     """
 
     def __init__(
@@ -383,7 +383,7 @@ class Portfolio:
         self.bets: list[list[Bet]] = []
         self.log_wealth, self.history = 0.0, [(0, 0.0)]
         self.runs = self._fitted_runs = self._season = 0
-        self._counts: list[tuple[np.ndarray, np.ndarray]] = []  # of each family, for both data sets
+        self._counts: list[tuple[np.ndarray, np.ndarray]] = []  # of each family, for both datasets
         self._shares = np.array([1 - RESERVE])
         self._log_slots, self._log_reserve = np.log(self._shares), math.log(RESERVE)
         self._ledger: list[tuple[float, ...]] = []
@@ -419,7 +419,7 @@ class Portfolio:
         selected : SelectedEvents
             The selected events. All thresholds of one score are one family.
         samples : sequence of ndarray
-            All runs so far, of both data sets.
+            All runs so far, of both datasets.
         is_last : bool
             Whether this is the last selection, after which nothing is kept in reserve.
         """
@@ -505,8 +505,8 @@ def quantile_edges(values: np.ndarray, cells: int = SIMPLE_CELLS, with_tails: bo
     return between[np.unique(np.minimum(np.searchsorted(between, ends), between.size - 1))]
 
 
-MAX_RECORDED_BYTES = 256 << 20  # per data set
-COMPARED_RUNS = 64  # recorded runs of the first data set that are checked for repeated blocks
+MAX_RECORDED_BYTES = 256 << 20  # per dataset
+COMPARED_RUNS = 64  # recorded runs of the first dataset that are checked for repeated blocks
 
 CountsPair = tuple[Counts, Counts]
 
@@ -524,7 +524,7 @@ class Batches:
     Attributes
     ----------
     samples : list of ndarray
-        The recorded runs of both data sets.
+        The recorded runs of both datasets.
     """
 
     def __init__(self, run: RunContext, error: Callable[[Any], Any] | None) -> None:
@@ -532,7 +532,7 @@ class Batches:
         self._number = 0
         self._blocks: list[tuple[EventTables, EventTables]] = []
         self._errors: list[tuple[Errors, Errors]] = []
-        self._runs = 0  # per data set
+        self._runs = 0  # per dataset
         self._last: SampleSource | None = None
         self._first_block = 0
         self.samples = first_samples(run)
@@ -586,7 +586,7 @@ class Batches:
         return tuple(groups)
 
     def error(self) -> MeanErrors | None:
-        """Return the mean error over all batches and its standard error, for both data sets."""
+        """Return the mean error over all batches and its standard error, for both datasets."""
         if not self._errors:
             return None
         first, second = (
@@ -613,7 +613,7 @@ class Batches:
 
 
 def measure(statistics: Sequence[Statistic], samples: Sequence[np.ndarray], block: int) -> list[tuple[Any, Any]]:
-    """Return the result of each statistic for both data sets, whose samples were drawn in blocks of this size."""
+    """Return the result of each statistic for both datasets, whose samples were drawn in blocks of this size."""
     sums = [Accumulator(statistics) for _ in samples]
     for side, accumulator in zip(samples, sums, strict=True):
         for number in range(-(-len(side) // block)):
@@ -623,7 +623,7 @@ def measure(statistics: Sequence[Statistic], samples: Sequence[np.ndarray], bloc
 
 
 def first_samples(run: RunContext) -> list[np.ndarray]:
-    """Return the first runs of both data sets, which the probe has drawn; a resumed run reads them from its folder.
+    """Return the first runs of both datasets, which the probe has drawn; a resumed run reads them from its folder.
 
     They are stored because a mechanism without seeds gives other runs when it is called again.
     """
@@ -641,7 +641,7 @@ def first_samples(run: RunContext) -> list[np.ndarray]:
 
 
 def finite_runs(samples: list[np.ndarray]) -> np.ndarray:
-    """Return the finite runs of both data sets; a zero if there is none."""
+    """Return the finite runs of both datasets; a zero if there is none."""
     runs = np.concatenate(samples)
     finite = runs[np.isfinite(runs).all(axis=(1, 2))]
     return finite if len(finite) else np.zeros((1, *runs.shape[1:]))

@@ -123,7 +123,7 @@ class MechanismError(RuntimeError):
     stage : str
         The stage of the verification: "pilot", "train", "propose", "decide" or "test".
     side : int
-        0 for the first data set, 1 for the second.
+        0 for the first dataset, 1 for the second.
     block : int
         The number of the block, from 0 up.
 
@@ -211,7 +211,7 @@ class TooWeak(AssertionError):
     report : Report, optional
         The report of the verification.
     needed : int, optional
-        A number of test runs per data set that is enough; None if unknown.
+        A number of test runs per dataset that is enough; None if unknown.
 
     Examples
     --------

@@ -111,7 +111,7 @@ MIN_BLOCKS = 4  # before a look, so that noise that the runs of a block share is
 
 
 class PlannedLook(NamedTuple):
-    """A number of test runs per data set, and the share of alpha of the statements that are made there."""
+    """A number of test runs per dataset, and the share of alpha of the statements that are made there."""
 
     runs: int
     share: float
@@ -177,7 +177,7 @@ def count_levels(values: Array, edges: np.ndarray, counted: Array | None = None)
 class PrefixEvents(NamedTuple):
     """The events of all prefixes, frozen before the test runs, as plain data.
 
-    The event of a prefix is {score > threshold} if the first data set is expected to fall into it more often, and
+    The event of a prefix is {score > threshold} if the first dataset is expected to fall into it more often, and
     {score <= threshold} otherwise. The level sets between the edges are the cells whose unions are bounded.
 
     Attributes
@@ -187,7 +187,7 @@ class PrefixEvents(NamedTuple):
     choice : ndarray of shape (K,)
         The score of each prefix.
     direction : ndarray of shape (K,)
-        0 if the first data set is expected to fall into the event more often, 1 if the second is.
+        0 if the first dataset is expected to fall into the event more often, 1 if the second is.
     threshold : ndarray of shape (K,)
         The threshold of each prefix; it is one of its edges.
     edges : ndarray of shape (K, E)
@@ -236,11 +236,11 @@ RANKED_STEPS = 6  # prefixes that rank the scores: neighbouring ones have nearly
 NO_REGION = Region(*[np.zeros(0)] * 7)  # the scores of prefixes need none
 NO_EXTREMES = Extremes(np.zeros(0), np.zeros(0))
 
-TablePair = tuple[np.ndarray, np.ndarray]  # counts of the levels of all prefixes, for each data set
+TablePair = tuple[np.ndarray, np.ndarray]  # counts of the levels of all prefixes, for each dataset
 
 
 class CountedScore(NamedTuple):
-    """A score of all prefixes with its counts of proposal runs and of decision runs, for each data set."""
+    """A score of all prefixes with its counts of proposal runs and of decision runs, for each dataset."""
 
     table: ScoreTable
     proposed: TablePair
@@ -258,7 +258,7 @@ class CountedScore(NamedTuple):
 
 
 def select_prefix_events(run: RunContext, delta: float, claim: Claim | None) -> tuple[PrefixEvents, np.ndarray]:
-    """Return the event of every prefix, and training runs of both data sets of shape (runs, K, d).
+    """Return the event of every prefix, and training runs of both datasets of shape (runs, K, d).
 
     Parameters
     ----------
@@ -515,7 +515,7 @@ class PrivacyOverTime(_OverTime):
     name : str
         The name of the mechanism.
     record : str
-        The name of the record in which the two data sets differ; "" without a name.
+        The name of the record in which the two datasets differ; "" without a name.
     delta : float
         The delta at which epsilon is bounded.
     claim : Claim or None
@@ -523,7 +523,7 @@ class PrivacyOverTime(_OverTime):
     events : PrefixEvents
         The selected event of every prefix, which was fixed before the test runs.
     counts : ndarray of shape (2, K, E + 1)
-        Test runs of each data set in the level sets of every prefix.
+        Test runs of each dataset in the level sets of every prefix.
     shape : tuple of int
         Steps K and dimensions of one output.
     settings : Settings
@@ -579,7 +579,7 @@ class PrivacyOverTime(_OverTime):
 
     @property
     def runs(self) -> int:
-        """The number of test runs per data set; with `stop_early` those that were drawn."""
+        """The number of test runs per dataset; with `stop_early` those that were drawn."""
         return int(self.counts[0, 0].sum())
 
     @property
@@ -599,7 +599,7 @@ class PrivacyOverTime(_OverTime):
 
     @functools.cached_property
     def event_counts(self) -> np.ndarray:
-        """Test runs in the event of every prefix, of shape (K, 2): first the data set that is expected to have more."""
+        """Test runs in the event of every prefix, of shape (K, 2): first the dataset that is expected to have more."""
         is_above = np.pad(self.events.edges >= self.events.threshold[:, None], ((0, 0), (1, 0)))
         above, first_exceeds = (self.counts * is_above).sum(-1), self.events.direction == 0
         return np.where(first_exceeds, above, self.runs - above[::-1]).T
@@ -1232,7 +1232,7 @@ def privacy_over_time(
     mechanism : callable
         As in `verify`. Its outputs have the shape (runs, K, d) with at least two steps K.
     first, second : object
-        The two neighbouring data sets. Leave them out if `pairs` is given.
+        The two neighbouring datasets. Leave them out if `pairs` is given.
     delta : float, default 0.0
         The delta at which epsilon is bounded.
     epsilon : float or None, default None
@@ -1240,7 +1240,7 @@ def privacy_over_time(
     claim : claim or None, default None
         A claim of another kind, as in `verify`.
     pairs : mapping from str to (first, second), optional
-        Several pairs of data sets by the name of the record in which they differ; `dpverify.neighbours` makes them.
+        Several pairs of datasets by the name of the record in which they differ; `dpverify.neighbours` makes them.
         The result is then a table of records and steps.
     log_density : callable or None, default None
         As in `verify`: it gives upper bounds over all events (`epsilon_certified`). If it returns an array of shape
@@ -1261,7 +1261,7 @@ def privacy_over_time(
     Raises
     ------
     InputError
-        If an argument is invalid, the output has one step only, or the two data sets are equal.
+        If an argument is invalid, the output has one step only, or the two datasets are equal.
     MechanismError, FolderError, Stopped
         As in `verify`.
 
@@ -1343,7 +1343,7 @@ def measure_pair(
     progress: bool | None,
     trust_results: bool,
 ) -> PrivacyOverTime:
-    """Measure the privacy of every prefix for one pair of data sets."""
+    """Measure the privacy of every prefix for one pair of datasets."""
     call: dict[str, object] = {"delta": delta, "over time": True}
     settings, not_stopping = check_stop_early(settings, claim)
     if settings.stop_early:

@@ -76,7 +76,7 @@ def verify(
     trust_results: bool = False,
     **changes: Unpack[SettingsChanges],
 ) -> Report:
-    """Measure from samples how well a mechanism hides which of two neighbouring data sets it was given.
+    """Measure from samples how well a mechanism hides which of two neighbouring datasets it was given.
 
     The result is a lower bound on epsilon that holds over all events, upper bounds over a partition of the outputs,
     and, if a claim is stated, a test of the claim.
@@ -88,7 +88,7 @@ def verify(
         (runs, d) or (runs, K, d). `rng` is a `numpy.random.Generator`; all noise must come from it. `per_run`,
         `jax_run`, `factory` and `program` wrap other forms.
     first, second : object
-        The two neighbouring data sets, passed to the mechanism as they are. Arrays are passed read-only.
+        The two neighbouring datasets, passed to the mechanism as they are. Arrays are passed read-only.
     epsilon : float or None, default None
         The claimed epsilon. None states no claim: the bounds are computed and nothing is tested.
     delta : float, default 0.0
@@ -107,7 +107,7 @@ def verify(
         report.
     error : callable or None, default None
         Maps samples (runs, K, d) to one number per run, for example `dpverify.rmse(truth)`. The report then has the
-        mean error under both data sets.
+        mean error under both datasets.
     log_lipschitz : float, pair of float, or None, default None
         A Lipschitz constant of the log-density of the output (Euclidean norm on the flattened output), for both data
         sets or one for each. It gives upper bounds over all events. dpverify does not check it. None uses the
@@ -118,8 +118,8 @@ def verify(
         datasets apart best, and upper bounds over all events (`report.certificate`), which can certify a claim.
         dpverify tests the density on the runs. None uses the mechanism's own method `log_density` if it exists.
     learn : callable or None, default None
-        `learn(first_samples, second_samples)` fits a score to training runs of both data sets, each of shape (runs, K,
-        d), and returns it: a callable from samples to one number per run, large where the first data set is more
+        `learn(first_samples, second_samples)` fits a score to training runs of both datasets, each of shape (runs, K,
+        d), and returns it: a callable from samples to one number per run, large where the first dataset is more
         likely. The score competes with dpverify's own scores. It must be deterministic.
     progress : bool or None, default None
         Whether progress is shown on stderr. None shows it on a terminal and in notebooks (there as a bar of the
@@ -248,7 +248,7 @@ def find_region(run: RunContext) -> tuple[Region, np.ndarray, list[np.ndarray]]:
     points : array, shape (n, K, d)
         The finite pilot runs from which the region was made.
     pilot : list of array
-        All pilot runs, for one or both data sets.
+        All pilot runs, for one or both datasets.
     """
     checkpoint, plan = run.checkpoint, run.plan
     samples = collect_samples(

@@ -60,7 +60,7 @@ class SettingsChanges(TypedDict, total=False):
 class Settings:
     """How a verification is carried out.
 
-    All numbers of runs are per data set. The defaults suit mechanisms with up to a few hundred output numbers and at
+    All numbers of runs are per dataset. The defaults suit mechanisms with up to a few hundred output numbers and at
     least some thousand runs per second. `Settings.paper()` gives the procedure of the paper.
 
     Attributes
@@ -71,10 +71,10 @@ class Settings:
         confidence 1 - 2 alpha. Use a small value, such as 1e-6, where a false alarm is expensive, for example in
         continuous integration.
     select_runs : int, default 50_000
-        Runs per data set that are used to select the event, at least 4. Increase it if a better event may exist: many
+        Runs per dataset that are used to select the event, at least 4. Increase it if a better event may exist: many
         output dimensions, or rare events.
     test_runs : int, default 200_000
-        Runs per data set that are used to test the selected event, at least 1. Increase it for tighter bounds: the
+        Runs per dataset that are used to test the selected event, at least 1. Increase it for tighter bounds: the
         width of the bounds is about proportional to 1 / sqrt(test_runs).
     partition : {"auto", "grid", "equal-mass", "tree", "atoms"}, default "auto"
         The partition of the output space whose unions of cells are bounded from above. "auto" uses the level sets of
@@ -111,13 +111,13 @@ class Settings:
         Probability that the region leaves out more than beta, between 0 and 1. This is 1 minus the confidence of the
         scenario bound. It affects the number of pilot runs only; no privacy bound depends on it.
     joint : bool, default True
-        True: the region is one scenario program over all time steps and over pilot runs of both data sets. False: each
-        step has its own ellipsoid, from the first data set only, as in the paper.
+        True: the region is one scenario program over all time steps and over pilot runs of both datasets. False: each
+        step has its own ellipsoid, from the first dataset only, as in the paper.
     complement : bool, default True
         Whether the complement of the region is an event like the cells. False leaves it out of the paper's selection,
         as the paper's experiments do; it needs `selection_epsilon`.
     coupled_selection : bool, default False
-        Whether the selection runs of both data sets use the same random numbers. If the noise of the mechanism does
+        Whether the selection runs of both datasets use the same random numbers. If the noise of the mechanism does
         not depend on the data, the ratio of two probabilities is then estimated more precisely, and rarer events are
         found. Smooth models of all selection runs then choose one of the tested events. Test runs are always
         independent. `search_pairs` sets it; with `stop_early` it must be False.

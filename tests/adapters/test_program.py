@@ -98,7 +98,7 @@ def test_the_shape_is_stated_or_read_from_a_line(pids):
 
 
 def test_numbers_are_sent_and_received_exactly():
-    """The data set is sent row by row; NaN and infinity are accepted here and checked by the validation."""
+    """The dataset is sent row by row; NaN and infinity are accepted here and checked by the validation."""
     echo = (
         "import sys\nfor line in sys.stdin:\n    runs = int(line.split()[0]); row = sys.stdin.readline()\n"
         "    sys.stdout.write(row * runs); sys.stdout.flush()"

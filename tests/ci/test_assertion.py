@@ -173,7 +173,7 @@ def test_the_required_number_of_runs_is_enough():
 
 
 def key(data, runs, rng):
-    """A key that 1.3% of the runs with the second data set release, and no run with the first."""
+    """A key that 1.3% of the runs with the second dataset release, and no run with the first."""
     return (rng.random(runs) < 0.013 * data).astype(float)
 
 

@@ -49,7 +49,7 @@ def test_an_accountants_object_is_the_claim_of_the_mechanism(name):
 
 
 class SubsampledGaussian:
-    """With the first data set each output is shifted by 1 with probability 0.1."""
+    """With the first dataset each output is shifted by 1 with probability 0.1."""
 
     def __init__(self, sigma):
         self.sigma = sigma

@@ -60,13 +60,13 @@ def test_the_accountants_delta_lies_between_the_bounds(accountant, name, alpha):
     """The cells are level sets of the true log-ratio, with an edge at each epsilon.
 
     The losses are rounded. Otherwise their last digits, where the log-ratio is 0 up to rounding errors, distinguish the
-    two data sets: Laplace noise in double precision has a larger delta than Laplace noise in real numbers.
+    two datasets: Laplace noise in double precision has a larger delta than Laplace noise in real numbers.
     """
     runs, missed = 10**6, 0
     shift = 0.4 if name == "gaussian steps" else 0.2
     rng = np.random.default_rng(8)
     losses = []
-    for side in (1, 0):  # the data set with the larger probability comes first
+    for side in (1, 0):  # the dataset with the larger probability comes first
         x = KNOWN[name].mechanism(side, runs, rng)[:, :, 0]
         loss = shift * (x - shift / 2) if name == "gaussian steps" else np.abs(x) - np.abs(x - shift)
         losses.append(loss.sum(1).round(9))

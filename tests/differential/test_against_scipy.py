@@ -3,7 +3,7 @@
 The paper's p-value is then that of Fisher's test, up to rounding. Ours is an exact unconditional test, like Barnard's.
 Both p-values are at least the largest probability of all pairs with a larger c1 and a smaller c2, and neither test
 rejects a true claim more often than its level. The two tests order the other pairs differently, so that they need not
-refute the same pairs; with 8 runs per data set they do not.
+refute the same pairs; with 8 runs per dataset they do not.
 """
 
 import math

@@ -12,7 +12,7 @@ ANGLES = (np.arange(3.0), np.arange(3.0) + 0.4)
 
 @pytest.fixture(scope="module")
 def recorded():
-    """Two systems that differ in the sensors alone, each with one data set of nine steps."""
+    """Two systems that differ in the sensors alone, each with one dataset of nine steps."""
     systems = [oscillator(sensor_circle(angles.tolist())) for angles in ANGLES]
     return [(s, adjacent_pair(s, s.h, 0, 3.0, np.random.default_rng(1))[0]) for s in systems]
 

@@ -157,7 +157,7 @@ def test_the_samples_have_the_stated_distribution(where):
     assert np.linalg.norm(shift) == pytest.approx(truth.mu)
     along = white @ (shift / truth.mu)
     assert kstest(along, norm.cdf).pvalue > 1e-3
-    assert kstest(along - truth.mu, norm.cdf).pvalue < 1e-6  # the distribution of the other data set is rejected
+    assert kstest(along - truth.mu, norm.cdf).pvalue < 1e-6  # the distribution of the other dataset is rejected
 
 
 def test_the_exact_privacy_depends_on_mu_and_has_the_right_limits():

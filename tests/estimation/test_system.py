@@ -1,4 +1,4 @@
-"""The paper's system: the start of the trajectory, and the distance between adjacent data sets."""
+"""The paper's system: the start of the trajectory, and the distance between adjacent datasets."""
 
 import numpy as np
 import pytest

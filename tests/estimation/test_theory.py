@@ -43,7 +43,7 @@ def test_the_formula_raises_a_warning_for_a_contracting_system():
     with pytest.warns(DPVerifyWarning, match="not a valid bound"):
         assert w2mhe_epsilon(0.8, w2mhe_lipschitz(0.3, 5, 200.0), 0.3, 0.1, 1.0, steps) == formula
 
-    # The exact distribution of the first estimate on a grid over K_0, for data sets that differ by 1 in y_0.
+    # The exact distribution of the first estimate on a grid over K_0, for datasets that differ by 1 in y_0.
     z = np.linspace(-0.05, 0.05, 20_001)
     first, second = np.zeros(9), np.eye(9)[0]
 

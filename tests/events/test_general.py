@@ -17,7 +17,7 @@ RUNS = 2000
 
 
 def spiral(side, runs, rng):
-    """Points on a spiral; the turn at which it begins shows the data set."""
+    """Points on a spiral; the turn at which it begins shows the dataset."""
     angle = rng.uniform(0, 4 * np.pi, runs)
     points = np.stack([np.cos(angle + 1.5 * side), np.sin(angle + 1.5 * side)], axis=1) * angle[:, None]
     return points + 0.3 * rng.standard_normal((runs, 2))

@@ -162,7 +162,7 @@ def test_the_quadratic_score_detects_a_change_of_variance():
 def test_a_tree_is_fine_where_the_distributions_differ():
     rng = np.random.default_rng(5)
     first, second = rng.random((2, 20_000, 2))
-    first[:10_000] = first[:10_000] * [0.5, 0.5] + [0.5, 0.5]  # half of the first data set's runs lie in one corner
+    first[:10_000] = first[:10_000] * [0.5, 0.5] + [0.5, 0.5]  # half of the first dataset's runs lie in one corner
     binning = binned(Features(np.zeros(2), None), np.concatenate([first, second]))
     tree = grow_tree(binning, first, second, 32, 25)
     assert 2 <= tree.leaf.max() + 1 <= 32

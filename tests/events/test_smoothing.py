@@ -38,7 +38,7 @@ def test_steps_follow_the_smooth_ratio():
 
 
 def test_an_atom_has_a_value_of_its_own():
-    """Half of the first data set is exactly 0. Without a bin for it the value is spread: the control."""
+    """Half of the first dataset is exactly 0. Without a bin for it the value is spread: the control."""
     edges = np.sort(np.concatenate([np.linspace(-2, 2, 20), [np.nextafter(0.0, -1), 0.0]]))
     first = np.full(23, 100)
     second = np.full(23, 100)
@@ -69,7 +69,7 @@ def test_features_with_different_numbers_of_bins_do_not_affect_each_other():
 
 @pytest.mark.parametrize("control", [False, True])
 def test_a_rare_atom_stands_out(control, monkeypatch):
-    """Six runs of the first data set are exactly 0. Without smooth ratios no score separates them from the others."""
+    """Six runs of the first dataset are exactly 0. Without smooth ratios no score separates them from the others."""
     if control:
         monkeypatch.setattr(additive, "smooth_steps", lambda first, second, edges: (edges, np.zeros(first.shape)))
     rng = np.random.default_rng(0)

@@ -52,7 +52,7 @@ def one_direction(side, rng, coordinates=80):
 
 
 def burst(side, rng, steps=30, size=5.0):
-    """Laplace noise, and for the first data set one large number at a random time."""
+    """Laplace noise, and for the first dataset one large number at a random time."""
     x = rng.laplace(size=(RUNS, steps, 1))
     if side == 0:
         x[np.arange(RUNS), rng.integers(steps, size=RUNS)] += size
@@ -119,7 +119,7 @@ def test_each_score_finds_what_it_is_made_for_and_is_plain_data(case):
     assert separated > least
     assert score.n_parameters > 0
     check_plain_data(score, two_sides(law, seed=2)[0])
-    # Negative control: the same score does not separate runs of the same data set.
+    # Negative control: the same score does not separate runs of the same dataset.
     same = [law(1, np.random.default_rng(seed)).reshape(RUNS, -1) for seed in (3, 4)]
     assert separation(score.values(same[0]), score.values(same[1]), 0.0) < 0.5
 

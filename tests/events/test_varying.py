@@ -18,7 +18,7 @@ def true_ratio(row, x):
 
 
 def draw_counts(seed, runs=200_000):
-    """Return counts of both data sets in bins, and the edges of the bins. Each row has a fifth of the runs before."""
+    """Return counts of both datasets in bins, and the edges of the bins. Each row has a fifth of the runs before."""
     rng = np.random.default_rng(seed)
     edges = np.tile(np.linspace(-3, 3, 25), (ROWS, 1))
     centres = np.concatenate([edges[0, :1], (edges[0, 1:] + edges[0, :-1]) / 2, edges[0, -1:]])

@@ -29,7 +29,7 @@ def test_one_laplace_variable_has_its_closed_form():
 def test_a_convolution_agrees_with_the_mechanism():
     """The loss of the binary mechanism, from the noise of its nodes."""
     noise = np.random.default_rng(0).laplace(scale=2.0, size=(400_000, 3))
-    loss = ((np.abs(noise - 1) - np.abs(noise)) / 2).sum(axis=1)  # the first data set has the noise around 0
+    loss = ((np.abs(noise - 1) - np.abs(noise)) / 2).sum(axis=1)  # the first dataset has the noise around 0
     measured = np.maximum(-np.expm1(0.5 - loss), 0)
     truth = binary_truth(4, 2.0, claims.approximate(0.5, 0.0))
     assert truth.delta == pytest.approx(measured.mean(), abs=4 * measured.std() / math.sqrt(len(loss)) + 1e-3)
@@ -58,7 +58,7 @@ def test_the_staircase_and_the_quantiser_are_enumerated_completely():
 
 @pytest.mark.parametrize("mechanism", [w_event.DISTRIBUTION, w_event.ABSORPTION])
 def test_the_loss_of_w_event_mechanisms_is_a_likelihood_ratio(mechanism):
-    """The mean of the likelihood ratio under the second data set is 1, and no loss exceeds the supremum."""
+    """The mean of the likelihood ratio under the second dataset is 1, and no loss exceeds the supremum."""
     runs, first, second = 100_000, w_event.FIRST, w_event.SECOND
     samples = mechanism(second, runs, np.random.default_rng(3))
     published = np.diff(np.column_stack([np.zeros(runs), samples]), axis=1) != 0
@@ -76,7 +76,7 @@ def test_the_loss_of_w_event_mechanisms_is_a_likelihood_ratio(mechanism):
 
 
 def test_the_likelihood_ratio_of_triggered_release():
-    """Its mean under the second data set is 1, its distribution gives delta, and clipping alone exceeds the claim."""
+    """Its mean under the second dataset is 1, its distribution gives delta, and clipping alone exceeds the claim."""
     runs = 100_000
     ratio = np.exp(triggered.log_likelihood_ratio(triggered.DSAT(triggered.SECOND, runs, RNG(4))[:, None]))
     assert ratio.mean() == pytest.approx(1, abs=4 * ratio.std() / math.sqrt(runs))

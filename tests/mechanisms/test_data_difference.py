@@ -1,4 +1,4 @@
-"""How two data sets differ, in words, and which neighbour relation that looks like."""
+"""How two datasets differ, in words, and which neighbour relation that looks like."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""An argument `pairs`: what is a pair, what is a data set, and what is ambiguous."""
+"""An argument `pairs`: what is a pair, what is a dataset, and what is ambiguous."""
 
 import numpy as np
 import pytest

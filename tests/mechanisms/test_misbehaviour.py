@@ -275,7 +275,7 @@ def test_a_voiding_diagnostic_stops_the_long_part():
     assert (report.settings.test_runs, report.settings.select_runs) == (1000, 1000)
     assert Diagnostic.SHORTENED.value in report.notes
     assert max(asked) <= 1000
-    assert sum(asked) <= 8000  # four stages of two data sets
+    assert sum(asked) <= 8000  # four stages of two datasets
 
 
 # Time.

@@ -1,4 +1,4 @@
-"""Neighbouring data sets of tables and balls: every pair is adjacent, and the whole neighbourhood is covered."""
+"""Neighbouring datasets of tables and balls: every pair is adjacent, and the whole neighbourhood is covered."""
 
 import itertools
 

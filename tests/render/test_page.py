@@ -32,7 +32,7 @@ def constant(data, runs, rng):
 
 
 def nonfinite(data, runs, rng):
-    """Returns no finite output for the second data set."""
+    """Returns no finite output for the second dataset."""
     return np.where(np.sum(data) > 0, np.nan, rng.standard_cauchy(runs))
 
 

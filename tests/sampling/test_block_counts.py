@@ -34,7 +34,7 @@ def fixed_mask(data, runs, rng):
 
 
 def shared_rare(data, runs, rng):
-    """A rare output, e times as probable with the second data set, is shared by 16 neighbouring runs."""
+    """A rare output, e times as probable with the second dataset, is shared by 16 neighbouring runs."""
     is_rare = rng.random(-(-runs // 16)) < 0.0003 * np.exp(data[0])
     return np.where(np.repeat(is_rare, 16)[:runs], 50.0, rng.laplace(size=runs))
 

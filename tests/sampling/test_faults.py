@@ -11,7 +11,7 @@ from dpverify.stats.exact import claim_p_value, small_p_value
 
 
 def test_the_direction_is_not_chosen_on_the_test_sample():
-    """Otherwise equal distributions are rejected too often at epsilon 0. Computed exactly, for 20 runs per data set."""
+    """Otherwise equal distributions are rejected too often at epsilon 0. Computed exactly, for 20 runs per dataset."""
     m, p = 20, 0.3
     counts = np.arange(m + 1)
     pmf = np.outer(binom.pmf(counts, m, p), binom.pmf(counts, m, p))

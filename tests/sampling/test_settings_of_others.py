@@ -63,7 +63,7 @@ LARGEST = {"int64": 2**63 - 100, "negative": -(2**63) + 8, "uint64": 2**64 - 100
 
 
 def large_integers(base, kind):
-    """Return a mechanism of integers of this size whose last bit is the data set."""
+    """Return a mechanism of integers of this size whose last bit is the dataset."""
 
     def mechanism(data, runs, rng):
         noise = 2 * rng.integers(0, 10, runs)

@@ -16,7 +16,7 @@ FEW = {"select_runs": 400, "test_runs": 4000}
 
 
 class StoresData:
-    """Stores the data set, draws noise, and reads the data set again."""
+    """Stores the dataset, draws noise, and reads the dataset again."""
 
     def __call__(self, data, runs, rng):
         self.data = data

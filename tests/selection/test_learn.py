@@ -11,7 +11,7 @@ SMALL = {"select_runs": 8000, "test_runs": 10_000, "block": 2000}
 
 
 def spiral(side, runs, rng):
-    """Two interleaved arms: no coordinate, no moment and no distance shows the data set, but the phase does."""
+    """Two interleaved arms: no coordinate, no moment and no distance shows the dataset, but the phase does."""
     radius = rng.uniform(1, 6, runs)
     phase = 4 * radius + np.pi * side + 0.6 * rng.standard_normal(runs)
     return np.stack([radius * np.cos(phase), radius * np.sin(phase)], axis=1)

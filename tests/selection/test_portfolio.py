@@ -23,7 +23,7 @@ SMALL = {"select_runs": 2000, "test_runs": 4000}
 
 
 def rare_leak(coordinates, probability):
-    """Standard normal outputs; rarely the first coordinate lies far away, on a side that shows the data set."""
+    """Standard normal outputs; rarely the first coordinate lies far away, on a side that shows the dataset."""
 
     def mechanism(side, runs, rng):
         x = rng.standard_normal((runs, coordinates))
@@ -43,7 +43,7 @@ def true_delta(epsilon, shift=1.0):
 
 @pytest.mark.parametrize("coordinates", [1, 6])
 def test_a_rare_leak_is_found(coordinates):
-    """One run of a thousand shows the data set; all others have the same distribution."""
+    """One run of a thousand shows the dataset; all others have the same distribution."""
     sizes = {"select_runs": 20_000, "test_runs": 100_000}
     for seed in range(2):
         report = dpv.verify(rare_leak(coordinates, 1e-3), 0, 1, seed=seed, **sizes)

@@ -40,7 +40,7 @@ def left_and_right(cells):
 
 
 def test_privacy_on_a_partition_is_not_privacy():
-    """docs/method.md, section 4.2: 16 cells show no difference, yet one event separates the data sets."""
+    """docs/method.md, section 4.2: 16 cells show no difference, yet one event separates the datasets."""
     small = {"partition": "grid", "resolution": 16, "test_runs": 100_000}
     cells = verify(left_and_right(16), 0, 1, 1.0, 0.05, events="union", **small)
     assert (cells.verdict.name, cells.holds_on_cells) == ("NOT_REFUTED", True)
@@ -172,7 +172,7 @@ def test_thresholds_in_the_tails_are_finer_than_the_training_histogram():
         return data + np.max(rng.exponential(10.0, (runs, 3)), axis=1)
 
     report = verify(exponential, 0.0, 1.0, select_runs=400_000, test_runs=2_000_000)
-    # The best threshold with at least five of the 200 000 held-out runs of the rarer data set.
+    # The best threshold with at least five of the 200 000 held-out runs of the rarer dataset.
     t = np.linspace(1 - 10 * np.log(1 - (5 / 2e5) ** (1 / 3)), 4, 40)
     p1, p2 = (1 - np.exp(-t / 10)) ** 3, (1 - np.exp(-(t - 1) / 10)) ** 3
     best = np.max(dpv.epsilon_lower_bound(np.round(2e6 * p1), np.round(2e6 * p2), 2_000_000))
@@ -218,7 +218,7 @@ def test_few_level_sets_give_the_expected_upper_bound_of_all():
 
 
 def test_a_lipschitz_constant_gives_a_bound_over_all_events():
-    """A Gaussian shifted by 1 has a log-ratio of slope 1; half of it is stated for each data set."""
+    """A Gaussian shifted by 1 has a log-ratio of slope 1; half of it is stated for each dataset."""
 
     def gaussian(data, runs, rng):
         return data + rng.standard_normal(runs)
@@ -275,7 +275,7 @@ def test_settings_that_exclude_each_other_are_refused():
 def test_searching_many_pairs_causes_no_false_alarms(number, seeds):
     """All pairs have equal distributions, so reporting the best of many trials without correction would alarm.
 
-    The data set decides about the sign of the noise, so that common random numbers give different outputs.
+    The dataset decides about the sign of the noise, so that common random numbers give different outputs.
     """
 
     def mirrored(sign, runs, rng):

@@ -8,7 +8,7 @@ import dpverify as dpv
 
 
 def one_record(side, runs, rng):
-    """Twelve exchangeable records; with data set 0 one of them is large."""
+    """Twelve exchangeable records; with dataset 0 one of them is large."""
     x = rng.standard_normal((runs, 12, 1))
     if side == 0:
         x[np.arange(runs), rng.integers(12, size=runs)] += 2.5

@@ -33,7 +33,7 @@ BINNED = BinnedScore(Linear(np.ones(1)), fine_edges(np.random.default_rng(0).sta
 
 
 def draw_histogram(seed, shift=1.0):
-    """Gaussian noise; the first data set is shifted."""
+    """Gaussian noise; the first dataset is shifted."""
     rng = np.random.default_rng(seed)
     sides = rng.standard_normal(RUNS) + shift, rng.standard_normal(RUNS)
     return PairedHistogram.of(*(BINNED.count(side) for side in sides), RUNS)
@@ -97,7 +97,7 @@ def test_equivalent_counts_have_the_ratio_and_the_variance_of_the_model():
 
 
 def test_equivalent_counts_are_those_of_an_event_that_exceeds():
-    """Also of few runs, whose tails contain most of them. Counts of the other data set are never larger."""
+    """Also of few runs, whose tails contain most of them. Counts of the other dataset are never larger."""
     for seed in range(20):
         rng = np.random.default_rng(seed)
         sides = rng.standard_normal(300) + 0.3, rng.standard_normal(300)
@@ -161,7 +161,7 @@ def test_a_refined_threshold_is_better_on_average():
 
 @pytest.mark.parametrize("control", [False, True])
 def test_a_line_says_nothing_about_a_leak(control, monkeypatch):
-    """Six runs of the first data set lie beyond all others. A line through the others makes this leak look harmless."""
+    """Six runs of the first dataset lie beyond all others. A line through the others makes this leak look harmless."""
     if control:
         monkeypatch.setattr(proposals, "TUNING", replace(TUNING, leak_ratio=np.inf))
     rng = np.random.default_rng(0)

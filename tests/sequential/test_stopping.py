@@ -32,7 +32,7 @@ def test_a_false_claim_is_refuted_after_few_runs():
 
 
 def test_a_false_claim_with_a_large_delta_is_refuted_before_the_budget_is_spent():
-    """The event never occurs with one data set, so the boundary is much larger than its argument there."""
+    """The event never occurs with one dataset, so the boundary is much larger than its argument there."""
 
     def leak(data, runs, rng):
         return (data * (rng.random(runs) < 0.56)).astype(float)

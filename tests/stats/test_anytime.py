@@ -30,7 +30,7 @@ CLAIMS = {
 GENERATOR = np.random.default_rng(1)
 A = GENERATOR.uniform(0.001, 0.999, 200)
 B = A * GENERATOR.uniform(0.001, 0.999, 200)
-SMALL_B = A * GENERATOR.uniform(0.1, 0.9, 200) * np.geomspace(1e-12, 1e-3, 200)  # an event that one data set hardly has
+SMALL_B = A * GENERATOR.uniform(0.1, 0.9, 200) * np.geomspace(1e-12, 1e-3, 200)  # an event that one dataset hardly has
 
 
 def test_the_lines_of_a_slow_boundary_are_above_it_and_close():

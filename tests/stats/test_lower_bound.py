@@ -253,7 +253,7 @@ def test_bounds_are_as_tight_as_in_the_table_of_the_method(p2, true, bound):
 
 def test_a_small_sample_by_hand():
     assert epsilon_lower_bound(10, 0, 20) == pytest.approx(1.449, abs=0.001)
-    # One run per data set: c1 = 1, c2 = 0 has probability p1 (1 - p2), which is at most alpha - g under no claim.
+    # One run per dataset: c1 = 1, c2 = 0 has probability p1 (1 - p2), which is at most alpha - g under no claim.
     assert epsilon_lower_bound(1, 0, 1) == 0.0
     # At epsilon 0 that is p (1 - p) <= 1/4: with alpha .3 the bound is positive.
     assert claim_p_value(1, 0, 1, 0.0, alpha=0.3) == pytest.approx(0.25, abs=0.001)

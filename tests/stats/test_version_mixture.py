@@ -83,7 +83,7 @@ def test_a_carried_bet_has_mean_one_at_most_if_the_claim_is_true(boundary, count
 
 
 def _log_mean(a, b, q1, q2, p1, p2):
-    """The logarithm of the mean factor of one run per data set with probabilities p1 and p2."""
+    """The logarithm of the mean factor of one run per dataset with probabilities p1 and p2."""
     f = p1 * a / q1 + (1 - p1) * (1 - a) / (1 - q1)
     g = p2 * b / q2 + (1 - p2) * (1 - b) / (1 - q2)
     return np.log(f) + np.log(g)

@@ -1,4 +1,4 @@
-"""Data sets from files."""
+"""Datasets from files."""
 
 import numpy as np
 import pytest

@@ -249,7 +249,7 @@ def test_a_voiding_diagnostic_is_no_answer_unless_another_claim_is_refuted(place
     change(place, 'use = "mine:plain"', 'use = "mine:fixed_seed"')
     change(place, "[0.6, 0.9, 2.0]", "[0.6, 0.9]")
     change(place, "[true, false]", "true")
-    (place / "b.csv").write_text("0\n")  # equal to the first data set
+    (place / "b.csv").write_text("0\n")  # equal to the first dataset
     assert main(["study", "inner/study.toml"]) == 1  # a refuted claim counts before a missing answer
     out = capsys.readouterr().out
     assert "12 verifications: 2 refuted, 8 no answer, 2 too weak." in out

@@ -19,14 +19,14 @@ def gaussian_tradeoff(mu):
 
 
 class LossDistribution(NamedTuple):
-    """The sum of the privacy losses of all steps, on a grid of losses, under both data sets."""
+    """The sum of the privacy losses of all steps, on a grid of losses, under both datasets."""
 
     loss: np.ndarray
     first: np.ndarray
     second: np.ndarray
 
     def event(self, threshold):
-        """The probabilities of {loss > threshold} under the first and under the second data set."""
+        """The probabilities of {loss > threshold} under the first and under the second dataset."""
         above = self.loss > threshold
         return self.first[above].sum(), self.second[above].sum()
 
@@ -35,7 +35,7 @@ class LossDistribution(NamedTuple):
 def subsampled_gaussian(steps=30, rate=0.1, sigma=1.0, largest=60.0):
     """The losses of the Poisson-subsampled Gaussian mechanism, by convolution of one step with itself.
 
-    With the first data set the output of a step is N(0, sigma^2), shifted by 1 with probability `rate`; with the second
+    With the first dataset the output of a step is N(0, sigma^2), shifted by 1 with probability `rate`; with the second
     it is never shifted. The losses of a step are rounded to the nearest multiple of LOSS_STEP.
     """
     lowest = np.floor(np.log(1 - rate) / LOSS_STEP) * LOSS_STEP

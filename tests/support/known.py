@@ -20,7 +20,7 @@ from dpverify.events.partition import Bins
 from dpverify.events.scores import Additive, CellScore, Levels, Linear, Quadratic
 
 EPSILON = 0.5
-REFERENCE = 400_000  # runs per data set
+REFERENCE = 400_000  # runs per dataset
 
 
 def laplace(data, runs, rng, noise=1.0):
@@ -58,7 +58,7 @@ def tracker(data, runs, rng, noise=1.0):
 
 
 def deaf(data, runs, rng):
-    """Ignore the data: both data sets have the same distribution."""
+    """Ignore the data: both datasets have the same distribution."""
     return rng.laplace(size=runs)
 
 
@@ -154,7 +154,7 @@ def breaks(partition):
 
 
 def cell_probabilities(name, partition, runs=REFERENCE):
-    """Return the probabilities of all cells for both data sets; for trajectories, shares of so many runs."""
+    """Return the probabilities of all cells for both datasets; for trajectories, shares of so many runs."""
     if name not in EXACT_CELLS:
         return [
             np.bincount(partition.codes(reference(name, side)[:runs]), minlength=partition.size) / runs
@@ -172,7 +172,7 @@ def cell_probabilities(name, partition, runs=REFERENCE):
 
 
 def region_masses(name, region, runs=REFERENCE):
-    """Return the probabilities of the region for both data sets."""
+    """Return the probabilities of the region for both datasets."""
     if name in DISCRETE:
         points, *pmfs = DISCRETE[name]
         inside = region.contains(points.reshape(-1, 1, 1))

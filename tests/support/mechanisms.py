@@ -17,7 +17,7 @@ def gaussian_trajectory(data, runs, rng):
 
 
 def fails_at_block_three(data, runs, rng):
-    """Raise an exception in block 3 of the test runs of the second data set."""
+    """Raise an exception in block 3 of the test runs of the second dataset."""
     if rng.bit_generator.seed_seq.spawn_key[:3] == (4, 1, 3):
         raise ZeroDivisionError("no such estimate")
     return laplace(data, runs, rng)

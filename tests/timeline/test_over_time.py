@@ -128,7 +128,7 @@ def test_repeated_outputs_are_recognised():
 
 
 def made_result(counts, runs, alpha, delta=0.0):
-    """Return a result with one event per step and these counts of both data sets, of shape (K, 2)."""
+    """Return a result with one event per step and these counts of both datasets, of shape (K, 2)."""
     steps = len(counts)
     zeros = np.zeros(steps, np.int64)
     events = PrefixEvents(

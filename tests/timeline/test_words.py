@@ -90,7 +90,7 @@ def test_a_missing_upper_bound_is_not_called_a_bound(unproved, tmp_path):
     result = dataclasses.replace(unproved, counts=unproved.counts.copy(), claim=dpv.claims.pure(0.001))
     last = result.counts[:, -1]
     last[0, 1] += last[0, 0]
-    last[0, 0] = 0  # a cell that one data set never reached
+    last[0, 0] = 0  # a cell that one dataset never reached
     assert np.isinf(result.epsilon_upper[-1])
     for text in (str(result), page_of(result, tmp_path)):
         assert "infinity" not in text

@@ -61,4 +61,4 @@ def test_the_noise_of_opendp_is_not_refuted(rounding):
     assert math.isclose(claim, 1.0)
     report = dpv.verify(mechanism, 0.0, 1.0, claim, events=rounding.finer, **RUNS)
     assert not report.refuted
-    assert min(report.witness.counts) > 0.05 * report.witness.runs  # both data sets have such bits
+    assert min(report.witness.counts) > 0.05 * report.witness.runs  # both datasets have such bits

@@ -1,7 +1,7 @@
 """Executables in any language as mechanisms.
 
 A program is started once in each process, without a shell. For each block it reads two lines: `runs seed n`, and the n
-numbers of the data set, row by row. It writes `runs` lines of K*d numbers, flushes its output, and ends when its input
+numbers of the dataset, row by row. It writes `runs` lines of K*d numbers, flushes its output, and ends when its input
 ends. If the arguments contain the placeholders `{data} {runs} {seed} {out}`, the program is started once per block
 instead, and writes its lines to the file `{out}`.
 
@@ -216,7 +216,7 @@ def program(
     """Make a mechanism from an executable, in any language.
 
     The program is started once in each process. For each block it reads two lines, `runs seed n` and the n numbers of
-    the data set, and writes `runs` lines of numbers. With placeholders in `argv` it is started once per block.
+    the dataset, and writes `runs` lines of numbers. With placeholders in `argv` it is started once per block.
 
     Parameters
     ----------
@@ -452,11 +452,11 @@ def _write(fd: int, request: bytes) -> int:
         return len(request)
 
 
-# The text format: data sets are sent, and runs are received, as lines of numbers.
+# The text format: datasets are sent, and runs are received, as lines of numbers.
 
 
 def plain_rows(data: ArrayLike) -> list[list[float]]:
-    """Return the numbers of a data set, row by row; integers stay integers."""
+    """Return the numbers of a dataset, row by row; integers stay integers."""
     try:
         array = np.asarray(data)
     except ValueError:

@@ -33,7 +33,7 @@ def assert_private(
     mechanism : Mechanism
         The mechanism, as in `verify`.
     first, second : object
-        The two neighbouring data sets.
+        The two neighbouring datasets.
     epsilon, delta : float
         The claim. Epsilon must be positive.
     claim : claim, optional
@@ -46,7 +46,7 @@ def assert_private(
         the largest probability that the claim allows with all its parameters (epsilon and delta, or mu, ...) multiplied
         by `detects`, the runs would refute the claim with a probability of at least 80%, and so they would with an
         event of probability `beta` (0.05). A witness that is so frequent
-        with both data sets that it cannot violate the claim is too weak.
+        with both datasets that it cannot violate the claim is too weak.
     **options
         Keyword arguments of `verify`: settings, executor, folder, error, log_lipschitz, log_density, learn, progress,
         trust_results, single settings.

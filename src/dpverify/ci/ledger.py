@@ -111,9 +111,9 @@ class ClaimRecord:
     shape : tuple of int or None
         The steps and dimensions of the outputs for which the cells were made.
     cells : ndarray or None
-        The counts of both data sets in these cells, over all versions; an array of shape (2, cells).
+        The counts of both datasets in these cells, over all versions; an array of shape (2, cells).
     cell_runs : int
-        The number of these runs per data set.
+        The number of these runs per dataset.
     alarm : str or None
         The version that raised an alarm; None if there is none. The alarm stays until it is confirmed.
     confirmed : int

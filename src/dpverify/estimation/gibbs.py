@@ -9,7 +9,7 @@ The envelope is the Taylor polynomial of second order at the deterministic estim
 proved bound of the third derivative. Where there is no such bound, or few draws would be accepted, the envelope may
 also be a constant, so that draws come from the prior and f and h need no derivatives. Where the Gaussian of a run lies
 outside the ball, a multiple of |z - centre|^2 - radius^2, which is at most 0 on the ball, is added to the lower bound;
-the Gaussian then touches the ball at its most likely point. Data sets for which too few draws are accepted are refused.
+the Gaussian then touches the ball at its most likely point. Datasets for which too few draws are accepted are refused.
 Arrays of states have the runs on the *last* axis, which is the faster layout.
 """
 
@@ -384,7 +384,7 @@ class Faithfulness(NamedTuple):
 
 
 class SamplerPlan(NamedTuple):
-    """Everything that the sampler needs to know about one data set."""
+    """Everything that the sampler needs to know about one dataset."""
 
     windows: Windows
     support: Ball  # K_0, ..., K_{K-1}

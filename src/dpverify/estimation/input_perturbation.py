@@ -49,7 +49,7 @@ class InputPerturbed:
     """A deterministic estimator applied to data with Gaussian noise on every y_k.
 
     The covariance of the noise is (1 - s_bar)(I + (Rm + Rm')/2), with one random block Rm for each sensor. It is the
-    same for all steps, all runs and both data sets. Pass either `s_bar` or `covariance`.
+    same for all steps, all runs and both datasets. Pass either `s_bar` or `covariance`.
 
     Parameters
     ----------

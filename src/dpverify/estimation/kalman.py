@@ -45,15 +45,15 @@ LOSS_STEP = 5e-4  # width of a bin of the privacy loss of Laplace noise
 
 
 class GaussianTruth(NamedTuple):
-    """The exact privacy of a pair of data sets under a linear-Gaussian mechanism.
+    """The exact privacy of a pair of datasets under a linear-Gaussian mechanism.
 
-    The outputs are N(mean, covariance) with the same covariance for both data sets. The privacy depends only on `mu`,
+    The outputs are N(mean, covariance) with the same covariance for both datasets. The privacy depends only on `mu`,
     the Mahalanobis distance of the two means (docs/method.md, section 6).
 
     Parameters
     ----------
     first, second : np.ndarray
-        The means under the two data sets, of shape (K, d).
+        The means under the two datasets, of shape (K, d).
     covariance : np.ndarray
         The covariance of the flattened output, of shape (K d, K d).
     mu : float
@@ -111,7 +111,7 @@ class GaussianTruth(NamedTuple):
 
 
 class LaplaceTruth(NamedTuple):
-    """The exact privacy of a pair of data sets under independent Laplace noise, step by step.
+    """The exact privacy of a pair of datasets under independent Laplace noise, step by step.
 
     Parameters
     ----------
@@ -362,7 +362,7 @@ class GaussianStream(ABC):
         return array_namespace(samples).where(outside, -np.inf, log)
 
     def truth(self, first: object, second: object) -> GaussianTruth:
-        """Return the exact privacy of this pair of data sets; its method `prefix` has that of the first steps."""
+        """Return the exact privacy of this pair of datasets; its method `prefix` has that of the first steps."""
         one, two = self.distribution(first), self.distribution(second)
         factor = one.factor
         if factor.shape != two.factor.shape or not np.allclose(factor, two.factor, rtol=1e-9, atol=0.0):

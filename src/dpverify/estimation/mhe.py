@@ -203,7 +203,7 @@ class W2MHE:
         return self._release(moving_horizon.trajectory(self.problem, self._shape, windows, self.tau, support))
 
     def warm_start(self, data: jax.Array) -> Callable[[jax.Array], jax.Array]:
-        """Return a function with the values of `estimate` that is faster for data sets close to `data`."""
+        """Return a function with the values of `estimate` that is faster for datasets close to `data`."""
         solve = self.warm_start_windows(data)
         return lambda other: solve(sliding_windows(other, self.window))
 
@@ -226,11 +226,11 @@ class W2MHE:
         return estimates if self.scale is None else estimates * np.asarray(self.scale)[list(self.system.released)]
 
     def faithfulness(self, data: object) -> gibbs.Faithfulness:
-        """Return what is proved about the sampler for this data set, and what is only expected."""
+        """Return what is proved about the sampler for this dataset, and what is only expected."""
         return self._plan(data).faithfulness
 
     def remarks(self, data: object) -> tuple[str, ...]:
-        """Return the sentences that a report on this data set adds to its numbers."""
+        """Return the sentences that a report on this dataset adds to its numbers."""
         plan = self._plan(data)
         offset = plan.trajectory - plan.support.centre
         if self._shape == "ball":
@@ -259,7 +259,7 @@ class W2MHE:
         return _cached_plan(*self._plan_key(data))
 
     def _plan_key(self, data: object) -> tuple[W2MHE, tuple[int, ...], bytes]:
-        """Return the key of the caches: the mechanism and the data set, whose array is given as bytes."""
+        """Return the key of the caches: the mechanism and the dataset, whose array is given as bytes."""
         array = np.ascontiguousarray(check_data(self.system, data, self.window + 1))
         return self, array.shape, array.tobytes()
 
@@ -349,7 +349,7 @@ class W2MHE:
 
 @functools.lru_cache(maxsize=64)
 def _cached_plan(mechanism: W2MHE, shape: tuple[int, ...], data: bytes) -> gibbs.SamplerPlan:
-    """Return the plan for a data set."""
+    """Return the plan for a dataset."""
     y, problem = np.frombuffer(data).reshape(shape), mechanism.problem
     with enable_x64(), host_device():
         support = mechanism.sets(len(y) - mechanism.window)

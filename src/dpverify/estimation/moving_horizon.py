@@ -4,7 +4,7 @@ The stage cost is J_k(z) = 1/2 sum_j w |y_{k+j} - h(f0^j(z))|^2 over the window.
 minimises |z - m|^2 / (2 tau) + J_k(z), where the prior m is the prediction f0(z_{k-1}), or f0^k of the start, which is
 the centre of K_k. It is then projected onto the support set K_k (docs/method.md, section 7.2).
 
-For many data sets that are close to one, such as the runs of an input perturbation, one solution, one Hessian H and the
+For many datasets that are close to one, such as the runs of an input perturbation, one solution, one Hessian H and the
 derivative of the gradient in the data are shared by all runs: each run starts at the linear prediction of its solution
 and iterates x <- x - H^-1 gradient, with one gradient per iteration (docs/method.md, section 7.5). With the paper's
 input perturbation this takes 0.15 of the time of Newton's method for every run (ratio of processor times, 6.6).
@@ -89,7 +89,7 @@ class Windows(NamedTuple):
 
 
 def sliding_windows(data: Any, window: int) -> Windows:
-    """Return the windows of a data set (T + 1, measurements)."""
+    """Return the windows of a dataset (T + 1, measurements)."""
     steps, stack = len(data) - window, np.stack if isinstance(data, np.ndarray) else jnp.stack
     return Windows(stack([data[k : k + window + 1] for k in range(steps)]), np.arange(steps))  # type: ignore[operator]
 
@@ -222,7 +222,7 @@ class Reference(NamedTuple):
 def warm_started_trajectory(
     problem: Problem, shape: str, windows: Windows, tau: float, support: Ball
 ) -> Callable[[Windows], jax.Array]:
-    """Return a function with the values of `trajectory` that is faster for data sets close to these windows."""
+    """Return a function with the values of `trajectory` that is faster for datasets close to these windows."""
     cost = stage_cost(problem.system, problem.residual_weights)
 
     def objective(z: jax.Array, prior: jax.Array, rows: Windows) -> jax.Array:

@@ -1,6 +1,6 @@
-"""The paper's system: an oscillator, sensors on a circle, and pairs of adjacent data sets (docs/method.md, section 3).
+"""The paper's system: an oscillator, sensors on a circle, and pairs of adjacent datasets (docs/method.md, section 3).
 
-Two data sets are adjacent if they come from the same trajectory and the same measurement noise, and one sensor stands
+Two datasets are adjacent if they come from the same trajectory and the same measurement noise, and one sensor stands
 at another point of the circle.
 """
 
@@ -152,30 +152,30 @@ def adjacent_pair(
     steps: int = STEPS,
     angle: str = "exact",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Simulate two data sets that share trajectory and noise and differ in the position of one sensor.
+    """Simulate two datasets that share trajectory and noise and differ in the position of one sensor.
 
     Parameters
     ----------
     system : System
         The system; its `h` should be `sensors`.
     sensors : SensorCircle
-        The sensors that record the first data set.
+        The sensors that record the first dataset.
     move : int
-        Index of the sensor that stands elsewhere in the second data set.
+        Index of the sensor that stands elsewhere in the second dataset.
     distance : float
-        Distance of the two data sets in the Euclidean norm over all steps.
+        Distance of the two datasets in the Euclidean norm over all steps.
     rng : numpy.random.Generator
         Source of the random numbers.
     steps : int
         T, the index of the last measurement.
     angle : {"exact", "paper"}
-        "exact" turns the sensor until the data sets are `distance` apart. "paper" turns it by the paper's angle
-        distance / (20 sqrt 2); the distance of the data sets is then larger (docs/method.md, section 4.6).
+        "exact" turns the sensor until the datasets are `distance` apart. "paper" turns it by the paper's angle
+        distance / (20 sqrt 2); the distance of the datasets is then larger (docs/method.md, section 4.6).
 
     Returns
     -------
     first, second : np.ndarray
-        The data sets, each of shape (steps + 1, measurements).
+        The datasets, each of shape (steps + 1, measurements).
 
     Examples
     --------
@@ -191,14 +191,14 @@ def adjacent_pair(
 
 
 class AdjacentRecordings(NamedTuple):
-    """Two adjacent data sets, and the simulation that they come from.
+    """Two adjacent datasets, and the simulation that they come from.
 
     Parameters
     ----------
     first, second : np.ndarray
-        The data sets, each of shape (T + 1, measurements).
+        The datasets, each of shape (T + 1, measurements).
     recording : Recording
-        The states, the noise and the first data set.
+        The states, the noise and the first dataset.
     """
 
     first: np.ndarray
@@ -228,7 +228,7 @@ def adjacent_recordings(
     Returns
     -------
     AdjacentRecordings
-        The two data sets and the recording behind them.
+        The two datasets and the recording behind them.
 
     Examples
     --------

@@ -160,7 +160,7 @@ def _uniform_starts(mhe: KLMHE, key: jax.Array) -> jax.Array:
 
 @functools.lru_cache(maxsize=64)
 def _is_finite(mhe: KLMHE, shape: tuple[int, ...], data: bytes) -> bool:
-    """Return whether the weight of the start is finite for a data set, given as bytes: the key of a cache."""
+    """Return whether the weight of the start is finite for a dataset, given as bytes: the key of a cache."""
     with host_device():
         start, y = jnp.asarray(mhe.system.start)[:, None], jnp.asarray(np.frombuffer(data).reshape(shape))
         return bool(jnp.isfinite(jax.jit(mhe.log_weights)(start, y, 1.0)[1]).all())

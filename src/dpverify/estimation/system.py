@@ -669,7 +669,7 @@ class Estimator(Protocol):
     """A deterministic estimator, as `InputPerturbed` needs it.
 
     An estimator may also have the method `warm_start(data)`. It returns a function with the same values as `estimate`
-    that is faster for data sets close to `data`; `InputPerturbed` uses it where it exists.
+    that is faster for datasets close to `data`; `InputPerturbed` uses it where it exists.
     """
 
     @property
@@ -815,7 +815,7 @@ def _estimate(template: Estimator, parameters: Any, data: jax.Array) -> jax.Arra
 
 @functools.lru_cache(maxsize=64)
 def _cached_estimate(estimator: Estimator, shape: tuple[int, ...], data: bytes) -> np.ndarray:
-    """Return the estimate for a data set, given as bytes so that it can be the key of a cache."""
+    """Return the estimate for a dataset, given as bytes so that it can be the key of a cache."""
     with enable_x64(), host_device():
         return np.asarray(_estimate(*split_parameters(estimator), np.frombuffer(data).reshape(shape)))
 

@@ -67,7 +67,7 @@ def w2mhe_epsilon(s: float, lipschitz: float, c_f: float, diameter: float, dista
     diameter : float
         Diameter of K_0, in units of the state.
     distance : float
-        Distance d of the two data sets in the Euclidean norm.
+        Distance d of the two datasets in the Euclidean norm.
     steps : int
         Number of released steps, T - N + 1.
 
@@ -107,7 +107,7 @@ def sufficient_epsilon(mechanism: W2MHE, distance: float, steps: int, c_h: float
     mechanism : W2MHE
         An estimator with `support="theorem"`.
     distance : float
-        Distance d of the two data sets in the Euclidean norm.
+        Distance d of the two datasets in the Euclidean norm.
     steps : int
         Number of released steps, T - N + 1.
     c_h : float
@@ -173,7 +173,7 @@ def _reconstructed_epsilon(
 
 
 def gibbs_epsilon(mechanism: W2MHE, first: object, second: object) -> float:
-    """Return a certified epsilon of the Gibbs distribution for one pair of data sets.
+    """Return a certified epsilon of the Gibbs distribution for one pair of datasets.
 
     It holds at delta = 0, over all events and in both orders. The value is the sum over the steps of the oscillation of
     J_k^1 - J_k^2 over K_k, divided by kappa. It is infinite where f or h may have a jump or a kink in K_k.
@@ -183,7 +183,7 @@ def gibbs_epsilon(mechanism: W2MHE, first: object, second: object) -> float:
     mechanism : W2MHE
         An estimator with `law="gibbs"` and 0 < s < 1.
     first, second : array_like
-        The data sets, each of shape (T + 1, measurements).
+        The datasets, each of shape (T + 1, measurements).
 
     Returns
     -------
@@ -218,7 +218,7 @@ def gibbs_epsilon(mechanism: W2MHE, first: object, second: object) -> float:
 
 
 def gibbs_epsilon_within(mechanism: W2MHE, distance: float, steps: int) -> float:
-    """Return a certified epsilon of the Gibbs distribution for all pairs of data sets within a distance.
+    """Return a certified epsilon of the Gibbs distribution for all pairs of datasets within a distance.
 
     It holds at delta = 0, over all events and in both orders.
 
@@ -227,7 +227,7 @@ def gibbs_epsilon_within(mechanism: W2MHE, distance: float, steps: int) -> float
     mechanism : W2MHE
         An estimator with `law="gibbs"` and 0 < s < 1.
     distance : float
-        Largest distance of the two data sets in the Euclidean norm.
+        Largest distance of the two datasets in the Euclidean norm.
     steps : int
         Number of released steps, T - N + 1.
 

@@ -1,6 +1,6 @@
 """The event that is tested, and everything else that is frozen before the first test run.
 
-An event is a union of cells, with the data set that is expected to fall into it more often.
+An event is a union of cells, with the dataset that is expected to fall into it more often.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Event:
     codes : ndarray
         The sorted codes of the cells.
     direction : int
-        0 if the first data set is expected to fall into the event more often, 1 if the second is.
+        0 if the first dataset is expected to fall into the event more often, 1 if the second is.
     """
 
     partition: Partition | Levels
@@ -81,7 +81,7 @@ class DeltaAims(NamedTuple):
     edges : ndarray of shape (n,)
         The numbers of the thresholds among the edges of the levels; `WITNESS` for the first tested event.
     directions : ndarray of shape (n,)
-        0 for {score > threshold}, which is tested for the first data set, and 1 for {score <= threshold}, which is
+        0 for {score > threshold}, which is tested for the first dataset, and 1 for {score <= threshold}, which is
         tested for the second one.
     """
 
@@ -106,12 +106,12 @@ class DeltaAims(NamedTuple):
             raise ValueError("events for delta: no verification gives these values")
 
     def ordered_counts(self, tables: np.ndarray, witness: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the counts of each event: of the data set that is expected to exceed, and of the other one.
+        """Return the counts of each event: of the dataset that is expected to exceed, and of the other one.
 
         Parameters
         ----------
         tables : ndarray of shape (2, level sets)
-            Counts of all level sets, for each data set.
+            Counts of all level sets, for each dataset.
         witness : pair of int
             The ordered counts of the first tested event.
         """
@@ -136,7 +136,7 @@ class SelectedEvents(NamedTuple):
     expected_bound : float
         The lower bound of epsilon that the test runs are expected to prove; NaN for the paper's selector.
     eta : float or None
-        The paper's eta: the largest share of the first data set's selection runs in an event. None without the paper's
+        The paper's eta: the largest share of the first dataset's selection runs in an event. None without the paper's
         selector.
     aims : DeltaAims or None
         Events that are chosen for bounds on delta; None if the first event serves for them too.

@@ -57,7 +57,7 @@ class GaussianPrefixes(NamedTuple):
     Attributes
     ----------
     first, second : Features
-        The innovations under each data set: independent, with mean 0 and variance 1 if the fitted moments are right.
+        The innovations under each dataset: independent, with mean 0 and variance 1 if the fitted moments are right.
     membership : ndarray of shape (J, K)
         1 where a coordinate belongs to a prefix, else 0.
     """
@@ -72,7 +72,7 @@ class GaussianPrefixes(NamedTuple):
         return multiply_rows(terms, self.membership / 2)
 
     def n_parameters_at(self, step: int) -> int:
-        """Return the number of means and covariances of both data sets."""
+        """Return the number of means and covariances of both datasets."""
         coordinates = int(self.membership[:, step].sum())
         return coordinates * (coordinates + 3)
 
@@ -191,7 +191,7 @@ class LinearPrefixLearner(NamedTuple):
     def fit(self, first: np.ndarray, second: np.ndarray) -> list[AnyPrefixScores]:
         """Return two scores: with the mean differences, and with those that are distinct from noise only."""
         difference = (first - second) / (self.runs * FIXED_POINT)
-        variance = 2 / self.runs  # an innovation has variance 1 under each data set
+        variance = 2 / self.runs  # an innovation has variance 1 under each dataset
         signal = 1 - NOISE_FACTOR * variance / np.maximum(difference**2, 1e-300)
         shrunken = difference * np.maximum(signal, 0.0)
         whiten = self.statistic.features.whiten
@@ -227,7 +227,7 @@ def prefix_learners(training: TrainingData, shape: tuple[int, int], runs: int) -
     shape : tuple of int
         Steps and dimensions of one output.
     runs : int
-        The number of training runs per data set.
+        The number of training runs per dataset.
     """
     z = training.pooled_innovations
     clipped = clip_tails(z)

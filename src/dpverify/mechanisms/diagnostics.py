@@ -1,4 +1,4 @@
-"""Diagnostics: findings about a mechanism or a pair of data sets that a reader of the report must know.
+"""Diagnostics: findings about a mechanism or a pair of datasets that a reader of the report must know.
 
 Each diagnostic is a member of an enum. Code compares members; the value of a member is the sentence that people read.
 A voiding diagnostic means that the test has no answer: the verdict of the report is then `NO_ANSWER`. Its
@@ -23,12 +23,12 @@ DATA_SUFFIXES = (".csv", ".txt", ".npy", ".json")
 
 
 class Diagnostic(enum.Enum):
-    """A finding about the mechanism or the data sets; the value is the sentence that is printed.
+    """A finding about the mechanism or the datasets; the value is the sentence that is printed.
 
     Attributes
     ----------
     SAME_DATA
-        Both data sets are equal. Voiding.
+        Both datasets are equal. Voiding.
     CHANGED_DATA
         The mechanism modifies its input data. Voiding.
     UNREPEATABLE_BLOCK
@@ -45,9 +45,9 @@ class Diagnostic(enum.Enum):
         Counts of an event vary more between blocks, or between positions in a block, than independent runs allow.
         Voiding.
     IDENTICAL_OUTPUTS
-        Every run of both data sets gave the same output.
+        Every run of both datasets gave the same output.
     DETERMINISTIC_OUTPUTS
-        Each data set gave one constant output in the pilot runs, and the two outputs differ.
+        Each dataset gave one constant output in the pilot runs, and the two outputs differ.
     UNSEEDED
         The mechanism cannot be seeded.
     NOTHING_TO_STOP
@@ -145,7 +145,7 @@ VOIDING = (
 
 
 def describe_failure(mechanism: Mechanism, data: object, problem: BaseException) -> str:
-    """Return what a mechanism raised for a data set, or what is wrong with its output, and advice.
+    """Return what a mechanism raised for a dataset, or what is wrong with its output, and advice.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def has_other_order(mechanism: Mechanism) -> bool:
 
 
 def _read_first(data: object) -> str:
-    """Return the advice for the name of a file that was passed as a data set; empty for every other data set."""
+    """Return the advice for the name of a file that was passed as a dataset; empty for every other dataset."""
     if not isinstance(data, (str, os.PathLike)):
         return ""
     name = os.fsdecode(data)

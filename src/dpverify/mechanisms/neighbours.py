@@ -1,7 +1,7 @@
-"""Neighbouring data sets: which records or readings have to stay hidden.
+"""Neighbouring datasets: which records or readings have to stay hidden.
 
 A stream is an array with one row per time step and one column per sensor. A table is an array with one record along its
-first axis, a list of records, or a DataFrame of pandas. Each function except `ball` returns pairs of data sets by the
+first axis, a list of records, or a DataFrame of pandas. Each function except `ball` returns pairs of datasets by the
 name of the record in which they differ, as `dpverify.privacy_over_time(..., pairs=...)` and `dpverify.search_pairs`
 take them. `ball` returns a function with a box, which `search_pairs` takes. Steps, sensors and records count from 0.
 
@@ -72,12 +72,12 @@ def one_reading(
     steps: Iterable[int] | None = None,
     sensors: Iterable[int] | None = None,
 ) -> Pairs:
-    """Return pairs of data sets that differ in one reading of one sensor (event-level privacy).
+    """Return pairs of datasets that differ in one reading of one sensor (event-level privacy).
 
     Parameters
     ----------
     data : array_like of shape (T,) or (T, sensors)
-        The stream, which is the first data set of every pair.
+        The stream, which is the first dataset of every pair.
     change : array_like
         What is added to the reading: a number, or an array that broadcasts against the data.
     steps, sensors : iterable of int, optional
@@ -109,12 +109,12 @@ def window(
     change: ArrayLike,
     starts: Iterable[int] | None = None,
 ) -> Pairs:
-    """Return pairs of data sets that differ in a window of consecutive rows (w-event privacy).
+    """Return pairs of datasets that differ in a window of consecutive rows (w-event privacy).
 
     Parameters
     ----------
     data : array_like of shape (T,) or (T, sensors)
-        The stream, which is the first data set of every pair.
+        The stream, which is the first dataset of every pair.
     width : int
         The number of rows w.
     change : array_like
@@ -146,12 +146,12 @@ def window(
 
 
 def one_sensor(data: ArrayLike, change: ArrayLike, sensors: Iterable[int] | None = None) -> Pairs:
-    """Return pairs of data sets that differ in all readings of one sensor (user-level privacy).
+    """Return pairs of datasets that differ in all readings of one sensor (user-level privacy).
 
     Parameters
     ----------
     data : array_like of shape (T, sensors)
-        The stream, which is the first data set of every pair.
+        The stream, which is the first dataset of every pair.
     change : array_like
         What is added to the readings: a number, or an array that broadcasts against the data.
     sensors : iterable of int, optional
@@ -175,12 +175,12 @@ def one_sensor(data: ArrayLike, change: ArrayLike, sensors: Iterable[int] | None
 
 
 def whole_stream(data: ArrayLike, change: ArrayLike) -> Pairs:
-    """Return one pair of data sets that differ in all readings (user-level privacy of one user).
+    """Return one pair of datasets that differ in all readings (user-level privacy of one user).
 
     Parameters
     ----------
     data : array_like of shape (T,) or (T, sensors)
-        The stream, which is the first data set.
+        The stream, which is the first dataset.
     change : array_like
         What is added to the readings: a number, or an array that broadcasts against the data.
 
@@ -254,16 +254,16 @@ def _pairs(stream: np.ndarray, added: np.ndarray, places: Mapping[str, tuple[obj
     return pairs
 
 
-# Records of a table, and balls around a data set.
+# Records of a table, and balls around a dataset.
 
 
 def replace_one(data: ArrayLike, values: ArrayLike, records: Iterable[int] | None = None) -> Pairs:
-    """Return pairs of data sets of equal size that differ in one record (replace-one privacy).
+    """Return pairs of datasets of equal size that differ in one record (replace-one privacy).
 
     Parameters
     ----------
     data : array_like of shape (n,) or (n, ...)
-        The first data set of every pair.
+        The first dataset of every pair.
     values : array_like
         The possible records, along the first axis. Each of them replaces each record that differs from it.
     records : iterable of int, optional
@@ -291,14 +291,14 @@ def group(
     most: int | None = None,
     seed: int = 0,
 ) -> Pairs:
-    """Return pairs of data sets of equal size that differ in a group of records (group privacy).
+    """Return pairs of datasets of equal size that differ in a group of records (group privacy).
 
     All records of a group become the same value.
 
     Parameters
     ----------
     data : array_like of shape (n,) or (n, ...)
-        The first data set of every pair.
+        The first dataset of every pair.
     values : array_like
         The possible records, along the first axis.
     size : int
@@ -337,12 +337,12 @@ def group(
 
 
 def add_or_remove_one(data: ArrayLike, values: ArrayLike | None = None, records: Iterable[int] | None = None) -> Pairs:
-    """Return pairs of data sets of which one has one record more (add-or-remove privacy).
+    """Return pairs of datasets of which one has one record more (add-or-remove privacy).
 
     Parameters
     ----------
     data : array_like of shape (n,) or (n, ...)
-        The first data set of every pair.
+        The first dataset of every pair.
     values : array_like, optional
         The records that may be added, along the first axis; by default none is added.
     records : iterable of int, optional
@@ -373,12 +373,12 @@ def add_or_remove_one(data: ArrayLike, values: ArrayLike | None = None, records:
 
 @dataclass(frozen=True, eq=False)
 class Ball:
-    """All data sets within a distance of a first one, as a function for `search_pairs`. Made by `ball`.
+    """All datasets within a distance of a first one, as a function for `search_pairs`. Made by `ball`.
 
     Attributes
     ----------
     data : ndarray
-        The first data set.
+        The first dataset.
     radius : float
         The largest norm of the change.
     norm : {1, 2, "inf"}
@@ -398,7 +398,7 @@ class Ball:
         return [(-1.0, 1.0)] * self.places.size
 
     def __call__(self, theta: Array) -> tuple[np.ndarray, Array]:
-        """Return the first data set and the one that belongs to a point of the box.
+        """Return the first dataset and the one that belongs to a point of the box.
 
         The box is mapped onto the ball along rays from the centre, so that its surface becomes that of the ball.
         """
@@ -417,12 +417,12 @@ class Ball:
 
 
 def ball(data: ArrayLike, radius: float, norm: Norm | float = 2, where: object = None) -> Ball:
-    """Return the ball of all data sets within a distance of one data set, to be searched by `search_pairs`.
+    """Return the ball of all datasets within a distance of one dataset, to be searched by `search_pairs`.
 
     Parameters
     ----------
     data : array_like
-        The first data set, an array of numbers.
+        The first dataset, an array of numbers.
     radius : float
         The largest norm of the change.
     norm : {1, 2, "inf"}
@@ -434,7 +434,7 @@ def ball(data: ArrayLike, radius: float, norm: Norm | float = 2, where: object =
     Returns
     -------
     Ball
-        A function from a point of its `bounds` to a pair of data sets.
+        A function from a point of its `bounds` to a pair of datasets.
 
     Examples
     --------
@@ -552,11 +552,11 @@ def _check_values(data: Any, values: Any) -> Any:
     return new
 
 
-# How two data sets differ, in words.
+# How two datasets differ, in words.
 
 
 class Relation(enum.Enum):
-    """The neighbour relation that the difference of two data sets looks like; the value is printed."""
+    """The neighbour relation that the difference of two datasets looks like; the value is printed."""
 
     ONE_NUMBER = "one value changed"
     ONE_ROW = "one row changed, as if one record was replaced"
@@ -571,7 +571,7 @@ class Relation(enum.Enum):
 
 @dataclass(frozen=True)
 class DataDifference:
-    """How two data sets differ.
+    """How two datasets differ.
 
     Attributes
     ----------
@@ -586,12 +586,12 @@ class DataDifference:
 
 
 def describe_difference(first: object, second: object) -> DataDifference:
-    """Describe how two data sets differ.
+    """Describe how two datasets differ.
 
     Parameters
     ----------
     first, second : object
-        The data sets. Arrays and sequences of numbers are compared number by number, dictionaries entry by entry.
+        The datasets. Arrays and sequences of numbers are compared number by number, dictionaries entry by entry.
 
     Returns
     -------
@@ -623,7 +623,7 @@ def describe_difference(first: object, second: object) -> DataDifference:
 
 
 def are_equal(first: object, second: object) -> bool:
-    """Return whether two data sets of any kind are equal; False if they cannot be compared.
+    """Return whether two datasets of any kind are equal; False if they cannot be compared.
 
     Examples
     --------
@@ -634,7 +634,7 @@ def are_equal(first: object, second: object) -> bool:
 
 
 def _numbers(data: object) -> np.ndarray | None:
-    """Return a data set as an array of numbers, or None if it is something else."""
+    """Return a dataset as an array of numbers, or None if it is something else."""
     if not isinstance(data, (np.ndarray, np.generic, int, float, Sequence)) and not hasattr(data, "__array__"):
         return None
     try:
@@ -793,9 +793,9 @@ def _kind(data: object) -> str:
 def check_pairs(pairs: Iterable[object] | Mapping[str, object], listed: Sequence[object]) -> None:
     """Raise InputError if one of the listed objects is no pair (first, second).
 
-    A pair is a tuple or a list of two data sets. An array, a text or a mapping is a data set, never a pair. Two numbers
-    are a pair of data sets that are numbers. One case is ambiguous: exactly two objects of two numbers each, which can
-    be two such pairs, or one pair of data sets with two numbers each. They are two pairs if they are tuples and `pairs`
+    A pair is a tuple or a list of two datasets. An array, a text or a mapping is a dataset, never a pair. Two numbers
+    are a pair of datasets that are numbers. One case is ambiguous: exactly two objects of two numbers each, which can
+    be two such pairs, or one pair of datasets with two numbers each. They are two pairs if they are tuples and `pairs`
     is no tuple, [(0.0, 1.0), (1.0, 2.0)]. Otherwise they are refused. Names make a mapping unambiguous.
 
     Parameters

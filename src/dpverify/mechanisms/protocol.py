@@ -1,9 +1,9 @@
-"""The interface of a mechanism: a callable that maps a data set to random outputs.
+"""The interface of a mechanism: a callable that maps a dataset to random outputs.
 
 A mechanism is called as `mechanism(data, runs, rng)` and returns one output per run, with the runs on the first axis.
 It may carry optional attributes (`name`, `block`, `seeded`, `log_density`, `log_lipschitz`, `remarks`, `finish`,
 `output_names`, `output_units`, `times`). The functions of this module read these attributes, tell how a function can be
-called, and protect the data set that a mechanism receives.
+called, and protect the dataset that a mechanism receives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Mechanism(Protocol):
-    """A randomised mapping from a data set to an output.
+    """A randomised mapping from a dataset to an output.
 
     Any callable with this signature is a mechanism; no base class is needed. `per_run`, `jax_run`, `factory` and
     `program` make mechanisms from functions of other signatures, from classes that cannot be pickled, and from
@@ -31,14 +31,14 @@ class Mechanism(Protocol):
     All statements of a report rest on these conditions, which only the author of a mechanism can ensure:
 
     * The rows of an output are independent and identically distributed runs of the same randomised algorithm.
-    * The runs of the two data sets are independent of each other.
-    * All noise comes from `rng`, and no call changes the data set or the behaviour of later calls.
+    * The runs of the two datasets are independent of each other.
+    * All noise comes from `rng`, and no call changes the dataset or the behaviour of later calls.
     * A mechanism that is used with a thread pool is thread-safe. Several threads call the same object at once.
 
     Parameters
     ----------
     data : object
-        One of the two data sets, as it was passed to `verify`. A NumPy array arrives as a read-only view.
+        One of the two datasets, as it was passed to `verify`. A NumPy array arrives as a read-only view.
     runs : int
         The number of runs. It is the same in every call of one verification, except for the first calls, which have a
         few runs and show the speed of the mechanism.
@@ -61,11 +61,11 @@ class Mechanism(Protocol):
         numbers cannot be reproduced. The default is True. The wrappers have a keyword for it: `per_run(f,
         seeded=False)`.
     log_density : callable, optional
-        `log_density(data, samples)` returns the logarithm of the density of the output for this data set, at samples of
+        `log_density(data, samples)` returns the logarithm of the density of the output for this dataset, at samples of
         shape (runs, K, d), one number per run (argument `log_density` of `verify`). With one number per run and step it
         is that of every prefix, which `privacy_over_time` uses.
     log_lipschitz : callable, optional
-        `log_lipschitz(data)` returns a Lipschitz constant of the log-density of the output for this data set, with
+        `log_lipschitz(data)` returns a Lipschitz constant of the log-density of the output for this dataset, with
         respect to the Euclidean norm of the flattened output.
     remarks : callable, optional
         `remarks(data)` returns a tuple of sentences for the notes of the report.

@@ -93,10 +93,10 @@ def check_detects(detects: float, claim: Claim | None) -> None:
 
 
 def needed_runs(report: Report, detects: float = DETECTS) -> int | None:
-    """Return test runs per data set that are enough for `detects` on events as frequent as the rule demands.
+    """Return test runs per dataset that are enough for `detects` on events as frequent as the rule demands.
 
-    The frequency with the rarer data set is only estimated, so the number is enough within its confidence limits. The
-    lower limit is not below what the violation allows for the other data set: a rarer event violates the claim more,
+    The frequency with the rarer dataset is only estimated, so the number is enough within its confidence limits. The
+    lower limit is not below what the violation allows for the other dataset: a rarer event violates the claim more,
     and these runs refute the claim with it. An event that is so frequent that it cannot violate the claim by this
     factor is replaced by the most frequent one that can. A margin is added, because another verification selects its
     event anew. None if the witness occurred too rarely, or if the runs are enough for a rarer event.
@@ -122,14 +122,14 @@ def required_runs(q: float, claim: Claim, target: Claim, alpha: float) -> int:
     Parameters
     ----------
     q : float
-        The probability of the event with the rarer data set.
+        The probability of the event with the rarer dataset.
     claim, target : Claim
         The claim, and the claim multiplied by a factor.
     alpha : float
         The level of the test.
     """
     p = min(float(target.boundary(q)), 1 - 1e-12)  # plan_runs needs a probability below 1
-    q = max(q, 1e-9 * p)  # what a delta allows for an event that never happens with the other data set
+    q = max(q, 1e-9 * p)  # what a delta allows for an event that never happens with the other dataset
     unlimited = 10 * MAX_PLANNED_RUNS
     if q <= 0 or p <= float(claim.boundary(q)):
         return unlimited

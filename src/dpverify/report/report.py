@@ -48,7 +48,7 @@ MAX_EXPONENT = 700.0  # of an e-value in double precision
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Tabular):
-    """The result of one verification of a mechanism on one pair of data sets.
+    """The result of one verification of a mechanism on one pair of datasets.
 
     `print(report)` shows it as text. A mechanism is (epsilon, delta)-private on the pair if P1(E) <= e^epsilon P2(E) +
     delta for all events E, and the same with P1 and P2 exchanged. docs/numbers.md explains every number.
@@ -86,15 +86,15 @@ class Report(Tabular):
         without it. The witness of a verification that stopped before its exact test (`is_tested` is False) is counted
         in all runs, and the bounds come from the bets.
     selection_eta : float or None
-        The largest share of the first data set's selection runs in an event; None without the paper's selection.
+        The largest share of the first dataset's selection runs in an event; None without the paper's selection.
     diagnostics : tuple of Diagnostic
-        Findings about the mechanism and the data sets. A voiding one makes the verdict `NO_ANSWER`.
+        Findings about the mechanism and the datasets. A voiding one makes the verdict `NO_ANSWER`.
     remarks : tuple of str
         Sentences of the mechanism's own method `remarks`.
     data_difference : DataDifference or None
-        How the data sets differ, in words. Data sets that differ in another way are not tested.
+        How the datasets differ, in words. Datasets that differ in another way are not tested.
     error : pair of (mean, standard error), or None
-        The error of the estimate under the first and the second data set. None unless `error` was passed to `verify`.
+        The error of the estimate under the first and the second dataset. None unless `error` was passed to `verify`.
     picture : dict
         What the page draws: runs of both datasets ("first", "second"), "region", "labels", the "histogram" of all test
         runs, and the counts of each number of the output ("coordinates").
@@ -203,7 +203,7 @@ class Report(Tabular):
     def witness(self) -> Witness:
         """The tested event that proves most; if none proves anything, the one that could have shown most.
 
-        It has `text`, `counts`, `probabilities` (share and confidence limits for each data set), `direction` and
+        It has `text`, `counts`, `probabilities` (share and confidence limits for each dataset), `direction` and
         `contains(samples)`.
         """
         if self.voiding or len(self.tested) == 1:
@@ -353,7 +353,7 @@ class Report(Tabular):
 
     @property
     def runs_used(self) -> int | None:
-        """All runs per data set of a verification with `stop_early`; None without `stop_early`."""
+        """All runs per dataset of a verification with `stop_early`; None without `stop_early`."""
         return None if self.sequence is None else self.sequence.runs_used
 
     @property
@@ -542,7 +542,7 @@ class Report(Tabular):
         Parameters
         ----------
         kind : str
-            "outputs" draws runs of both data sets and the witness. "delta" draws the bounds of delta against epsilon.
+            "outputs" draws runs of both datasets and the witness. "delta" draws the bounds of delta against epsilon.
             "p-value" draws the p-value against the claimed epsilon. "errors" draws type I and type II errors of events
             beside the claim.
 

@@ -68,11 +68,11 @@ class Sequence:
     stopped : StoppedBy
         Why it ended.
     runs_used : int
-        All runs per data set. A block that was drawn again, to check that it repeats, counts once.
+        All runs per dataset. A block that was drawn again, to check that it repeats, counts once.
     first_runs : int
-        The runs per data set before the first bet.
+        The runs per dataset before the first bet.
     exact_runs : int
-        The runs per data set of the exact test; 0 if the verification ended before it.
+        The runs per dataset of the exact test; 0 if the verification ended before it.
     early_share : float
         The part of alpha that the wealth may use.
     claimed : float or None
@@ -91,7 +91,7 @@ class Sequence:
 
     @property
     def runs(self) -> np.ndarray:
-        """The runs per data set after every batch."""
+        """The runs per dataset after every batch."""
         sizes = np.zeros(int(self.bets.batch[-1]) + 1, np.int64)
         sizes[self.bets.batch] = self.bets.runs
         return self.first_runs + np.cumsum(sizes)

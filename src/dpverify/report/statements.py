@@ -75,11 +75,11 @@ class Witness:
     event : Event
         The event as plain data: a partition, the codes of its cells, and the direction of the test.
     counts : tuple of int
-        Test runs in the event, under the first and under the second data set.
+        Test runs in the event, under the first and under the second dataset.
     runs : int
-        Test runs per data set.
+        Test runs per dataset.
     alpha : float
-        The limits in `probabilities` of all tested events together have confidence 1 - alpha, for each data set.
+        The limits in `probabilities` of all tested events together have confidence 1 - alpha, for each dataset.
     text : str
         The event in words.
     shape : tuple of int
@@ -101,12 +101,12 @@ class Witness:
 
     @property
     def direction(self) -> tuple[int, int]:
-        """The tested order (i, j): the hypothesis is P_i <= e^epsilon P_j + delta; 1 is the first data set."""
+        """The tested order (i, j): the hypothesis is P_i <= e^epsilon P_j + delta; 1 is the first dataset."""
         return (1, 2) if self.event.direction == 0 else (2, 1)
 
     @property
     def ordered(self) -> tuple[int, int]:
-        """The counts in the tested order: first that of the data set that is expected to be more frequent."""
+        """The counts in the tested order: first that of the dataset that is expected to be more frequent."""
         first, second = self.counts
         return (first, second) if self.event.direction == 0 else (second, first)
 
@@ -118,7 +118,7 @@ class Witness:
 
     @property
     def probabilities(self) -> tuple[tuple[float, float, float], ...]:
-        """For each data set: the share of its runs in the event, and Clopper-Pearson limits at confidence 1 - alpha."""
+        """For each dataset: the share of its runs in the event, and Clopper-Pearson limits at confidence 1 - alpha."""
         tail, runs = self.share * self.alpha / 2, self.runs
         return tuple(
             (
@@ -173,17 +173,17 @@ class CellBounds:
     Attributes
     ----------
     c1, c2 : array of int
-        Distinct pairs of counts that the cells have under the first and the second data set.
+        Distinct pairs of counts that the cells have under the first and the second dataset.
     number : array of int
         How many cells have each pair of counts.
     runs : int
-        Test runs per data set.
+        Test runs per dataset.
     alpha : float
         Each bound has confidence 1 - alpha.
     cells : int
         Number of cells of the partition, empty ones included.
     inside : tuple of int
-        Runs in the region of likely outputs, under the first and under the second data set.
+        Runs in the region of likely outputs, under the first and under the second dataset.
     """
 
     c1: np.ndarray
@@ -204,8 +204,8 @@ class CellBounds:
 
     @property
     def region_mass(self) -> float:
-        """A lower bound on the probability of the region of likely outputs under both data sets."""
-        # The data set with the smaller mass is unknown but fixed, so the limit needs no correction for two data sets.
+        """A lower bound on the probability of the region of likely outputs under both datasets."""
+        # The dataset with the smaller mass is unknown but fixed, so the limit needs no correction for two datasets.
         level = REGION_SHARE / (1 - REGION_SHARE) * self.alpha
         return float(clopper_pearson_lower(min(self.inside), self.runs, level)) if self.runs else 0.0
 
@@ -233,7 +233,7 @@ class CellBounds:
         c1, c2 = self._columns
         if self.is_bounded_at(delta):
             return epsilon_upper_bound(c1, c2, self.runs, delta, self.alpha)
-        # At delta 0, a cell without any run may have positive probability under one data set only.
+        # At delta 0, a cell without any run may have positive probability under one dataset only.
         return math.inf if c1.size < self.cells else epsilon_upper_bound(c1, c2, self.runs, 0.0, self.alpha)
 
     def is_bounded_at(self, delta: float) -> bool:
@@ -267,9 +267,9 @@ class DeltaEvents:
     aims : DeltaAims
         The events as plain data, and the epsilons for which they were chosen.
     c1, c2 : array of int
-        Test runs in each event: under the data set that is expected to exceed, and under the other one.
+        Test runs in each event: under the dataset that is expected to exceed, and under the other one.
     runs : int
-        Test runs per data set.
+        Test runs per dataset.
     """
 
     aims: DeltaAims
@@ -308,13 +308,13 @@ class Paper:
     p_values : tuple of float or None
         The two p-values of the claim, one for each order; None without a claim.
     eta : float
-        The paper's eta: the largest share of the first data set's selection runs in an event. It estimates the
+        The paper's eta: the largest share of the first dataset's selection runs in an event. It estimates the
         probability of the most frequent cell, with a bias upwards, and bounds nothing. Without the paper's selector
         the selection runs do not count cells, and this is `eta_upper`.
     lambda_ : float
         The paper's lambda, beta + 2 eta e^epsilon at the critical epsilon.
     eta_upper : float or None
-        Upper confidence bound on the probability of the most frequent cell, from the test runs of both data sets. None
+        Upper confidence bound on the probability of the most frequent cell, from the test runs of both datasets. None
         if the verification could stop early.
     averaged : bool
         Whether the p-values and the critical epsilon are averaged over all thinnings, as in the authors' figures, and

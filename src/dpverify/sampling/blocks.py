@@ -1,6 +1,6 @@
 """Blocks of runs: every block has its own random generator, so it can be drawn anywhere, in any order, or again.
 
-Block b of a stage and of data set `side` is drawn with `SeedSequence(seed, spawn_key=(stage, side, b))`. The key of a
+Block b of a stage and of dataset `side` is drawn with `SeedSequence(seed, spawn_key=(stage, side, b))`. The key of a
 test block also contains a hash of all settings except the seed. A second verification with other settings,
 for example with more test runs, therefore tests with new runs, although its seed is the same. The block size
 is a fixed function of the settings and of the size of one output. It never depends on time, workers or load: the
@@ -58,7 +58,7 @@ class SampleSource(NamedTuple):
     mechanism : Mechanism
         The mechanism.
     data : tuple
-        The two data sets.
+        The two datasets.
     seed : int
         The seed of the verification.
     block : int
@@ -70,7 +70,7 @@ class SampleSource(NamedTuple):
     test_key : tuple of int
         A part of the key of every test block, see the function `test_key`.
     is_coupled : bool
-        Whether both data sets use the same random numbers, except in test runs.
+        Whether both datasets use the same random numbers, except in test runs.
     device : str
         Where JAX computes the outputs, for example "cpu:0" or "gpu:0"; "cpu" for NumPy.
     """
@@ -133,7 +133,7 @@ def call_mechanism(source: SampleSource, stage: str, side: int, block: int) -> A
     """Return the unchecked output of the mechanism for one block; JAX may still be computing it."""
     process = os.getpid()
     try:
-        stream = 0 if source.is_coupled and stage != "test" else side  # the test needs independent data sets
+        stream = 0 if source.is_coupled and stage != "test" else side  # the test needs independent datasets
         key = (STAGES.index(stage), stream, block, *(source.test_key if stage == "test" else ()))
         rng = np.random.default_rng(np.random.SeedSequence(source.seed, spawn_key=key))
         with np.errstate(**(CALLERS_ERRSTATE.get() or {})):

@@ -1,6 +1,6 @@
 """Checkpoints: a run stores its frozen choices and the sums over its finished blocks in a folder, and can be resumed.
 
-    dpverify.json       the run that owns the folder: settings, data sets, a hash of what the mechanism does, and
+    dpverify.json       the run that owns the folder: settings, datasets, a hash of what the mechanism does, and
                         hashes of the source files
     lock                locked while a run uses the folder; the operating system releases it when the process ends
     test-1.record, ...  one file per step: the sums over its finished blocks, and which blocks these are

@@ -1,4 +1,4 @@
-"""Counting: what is measured of every block of one data set, and the sums over its blocks.
+"""Counting: what is measured of every block of one dataset, and the sums over its blocks.
 
 A statistic measures a block, and merges what it measured of several blocks. Its results are arrays, or tuples of
 arrays. Counts are integers, extremes are order statistics, and sums of errors are rounded once. A merged result
@@ -190,7 +190,7 @@ def _compiled_table() -> Callable[[Any, Array, Any, int], Any]:
 
 
 class Errors(NamedTuple):
-    """The sums of the errors under one data set, and of their squares, one for each block."""
+    """The sums of the errors under one dataset, and of their squares, one for each block."""
 
     totals: np.ndarray
     squares: np.ndarray
@@ -201,11 +201,11 @@ class Errors(NamedTuple):
         return mean, math.sqrt(max(mean_square - mean**2, 0.0) / max(runs - 1, 1))
 
 
-MeanErrors = tuple[tuple[float, float], tuple[float, float]]  # mean and standard error, for each data set
+MeanErrors = tuple[tuple[float, float], tuple[float, float]]  # mean and standard error, for each dataset
 
 
 def mean_errors(pair: tuple[Errors, Errors], runs: int) -> MeanErrors:
-    """Return the mean error of both data sets and its standard error."""
+    """Return the mean error of both datasets and its standard error."""
     return pair[0].mean(runs), pair[1].mean(runs)
 
 
@@ -265,7 +265,7 @@ def count_cells(partition: Cells, samples: Array) -> Counts:
 
 
 class EventTables(NamedTuple):
-    """Counts that are added up over the blocks of a data set.
+    """Counts that are added up over the blocks of a dataset.
 
     Attributes
     ----------
@@ -396,12 +396,12 @@ def _compiled_tables() -> Callable[..., Any]:
 
 
 def runs_are_dependent(*sides: Sequence[EventTables]) -> bool:
-    """Return whether an event of a data set varies too much between blocks, or between positions, for independent runs.
+    """Return whether an event of a dataset varies too much between blocks, or between positions, for independent runs.
 
     Parameters
     ----------
     *sides : sequence of EventTables
-        For each data set the tables of one or more parts of the runs. In each part the probabilities may be others.
+        For each dataset the tables of one or more parts of the runs. In each part the probabilities may be others.
     """
     p_values = [1.0]
     for tables in sides:
@@ -413,7 +413,7 @@ def runs_are_dependent(*sides: Sequence[EventTables]) -> bool:
 
 
 class Accumulator:
-    """The results of all statistics over blocks of one data set.
+    """The results of all statistics over blocks of one dataset.
 
     Merging happens in batches, so memory stays proportional to one result.
     """
@@ -495,7 +495,7 @@ class JointCounting(NamedTuple):
     groups: tuple[np.ndarray | None, ...]
 
     def split(self, results: Sequence[tuple[Counts, Counts]]) -> list[tuple[Counts, Counts]]:
-        """Return the counts of both data sets for each given partition, from those of the counted ones."""
+        """Return the counts of both datasets for each given partition, from those of the counted ones."""
         pairs = []
         for number, group in zip(self.source, self.groups, strict=True):
             pair = results[number]

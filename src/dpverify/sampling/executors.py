@@ -37,7 +37,7 @@ SECONDS_BETWEEN_WORKER_COUNTS = 2.0  # workers of a cluster are counted again af
 SECONDS_WITHOUT_WORKERS = 60.0  # a cluster without a worker for so long ends the run; a new worker starts in less
 
 R = TypeVar("R")
-BlockKey = tuple[int, int]  # a block, as (side, block); the first data set is side 0
+BlockKey = tuple[int, int]  # a block, as (side, block); the first dataset is side 0
 
 
 @dataclass(frozen=True)

@@ -85,11 +85,11 @@ T = TypeVar("T")
 FIRST_PROBE_RUNS = 4  # of the first call; later calls have four times as many
 MAX_ENCODING_RUNS = 1000  # per dataset; what occurs in one run of 500 is almost always seen
 MIN_PROBE_SECONDS = 0.5  # a call of this duration shows the time per run
-PROBE_RUNS = 64  # runs per data set that identify a mechanism
+PROBE_RUNS = 64  # runs per dataset that identify a mechanism
 FALSE_REPEAT_PROBABILITY = 1e-9  # that two independent blocks are taken for one block that was drawn twice
-MAX_PILOT_BYTES = 256 << 20  # of the kept pilot runs, per data set
+MAX_PILOT_BYTES = 256 << 20  # of the kept pilot runs, per dataset
 MIN_PILOT_RUNS = 1000  # if the scenario size does not fit; at least 2 (d + 1), so that the runs span all dimensions
-MAX_VOID_RUNS = 1000  # runs per data set and stage of a verification whose test is void
+MAX_VOID_RUNS = 1000  # runs per dataset and stage of a verification whose test is void
 BYTES_PER_NUMBER = 8
 
 PilotBlocks = dict[tuple[int, int], Array]  # the samples of pilot blocks, by (side, block)
@@ -101,9 +101,9 @@ class RunPlan(NamedTuple):
     Attributes
     ----------
     pilot_runs : int
-        Pilot runs per data set.
+        Pilot runs per dataset.
     sides : tuple of int
-        The data sets that need pilot runs.
+        The datasets that need pilot runs.
     is_limited : bool
         Whether memory limits the pilot runs, so that the region has no joint scenario guarantee.
     """
@@ -113,7 +113,7 @@ class RunPlan(NamedTuple):
     is_limited: bool = False
 
     def total(self, settings: Settings) -> int:
-        """Return the number of runs of all stages and both data sets."""
+        """Return the number of runs of all stages and both datasets."""
         return 2 * (settings.select_runs + settings.test_runs) + len(self.sides) * self.pilot_runs
 
 
@@ -137,7 +137,7 @@ class RunContext(NamedTuple):
     pilot_blocks : dict
         The pilot blocks that the probe has drawn, by (side, block).
     plan : RunPlan
-        The number of pilot runs, and the data sets that need them.
+        The number of pilot runs, and the datasets that need them.
     fixed_block : int or None
         The block size that the settings or the mechanism state; None if it was chosen.
     notes : list of str
@@ -180,7 +180,7 @@ def open_run(
     mechanism : Mechanism
         The mechanism.
     first, second : object
-        The two data sets.
+        The two datasets.
     settings : Settings
         The settings.
     executor : int, concurrent.futures.Executor or None
@@ -345,14 +345,14 @@ def probe_mechanism(source: SampleSource, runs: int = 1) -> tuple[SampleSource, 
     """Draw the first pilot blocks in this process, to learn the shape of an output, the device and the block size.
 
     The block size is halved until the output of a block has at most 64 MB. Outputs that are not arrays of one shape,
-    the same for both data sets, are encoded.
+    the same for both datasets, are encoded.
 
     Parameters
     ----------
     source : SampleSource
         The source, with the block size that the settings or the mechanism state.
     runs : int
-        How many runs of each data set are drawn at least.
+        How many runs of each dataset are drawn at least.
 
     Returns
     -------
@@ -407,7 +407,7 @@ def with_encoding(source: SampleSource) -> SampleSource:
 
 
 def pilot_runs(source: SampleSource, side: int, blocks: Iterable[int], drawn: PilotBlocks | None = None) -> np.ndarray:
-    """Return the runs of some pilot blocks of one data set. Blocks are taken from `drawn`, and new ones added to it."""
+    """Return the runs of some pilot blocks of one dataset. Blocks are taken from `drawn`, and new ones added to it."""
     drawn = {} if drawn is None else drawn
     runs = []
     for block in blocks:
@@ -423,8 +423,8 @@ def pilot_runs(source: SampleSource, side: int, blocks: Iterable[int], drawn: Pi
 def check_mechanism(context: RunContext) -> tuple[Diagnostic, ...]:
     """Return the diagnostics of a mechanism or pair that breaks the assumptions of the statistics.
 
-    A block that is drawn twice must have the same runs and must not change the data set. Two different blocks must have
-    different runs; a verification that may stop early checks this later. The two data sets must differ. A warning is
+    A block that is drawn twice must have the same runs and must not change the dataset. Two different blocks must have
+    different runs; a verification that may stop early checks this later. The two datasets must differ. A warning is
     given for each finding about the mechanism. The blocks that are drawn here are pilot blocks, which are not drawn
     again.
     """
@@ -471,7 +471,7 @@ def shorten_run(context: RunContext) -> RunContext:
 
 
 def behaviour_hash(drawn: PilotBlocks) -> str:
-    """Return a hash of the first 64 pilot runs of each data set."""
+    """Return a hash of the first 64 pilot runs of each dataset."""
     first_runs = []
     for wanted in (0, 1):
         samples = [copy_runs(drawn[side, block], PROBE_RUNS) for side, block in sorted(drawn) if side == wanted]
@@ -486,7 +486,7 @@ def run_identity(
     call: Mapping[str, object],
     error: Callable[[Array], Array] | None,
 ) -> dict[str, Any]:
-    """Return what identifies a run: settings, data sets, and what the mechanism and the error function compute."""
+    """Return what identifies a run: settings, datasets, and what the mechanism and the error function compute."""
     identity = {**settings.identity, **call}
     for side, data in zip(SIDES, source.data, strict=True):
         identity[f"{side} dataset"] = fingerprint(data)
@@ -518,7 +518,7 @@ def blocks_repeat(first: np.ndarray, second: np.ndarray) -> bool:
 
 
 def outputs_hash(sides: Sequence[np.ndarray]) -> str | None:
-    """Return a hash of the first runs of both data sets, by which equal runs of two verifications are recognised.
+    """Return a hash of the first runs of both datasets, by which equal runs of two verifications are recognised.
 
     It contains as many runs as independent runs would almost never repeat, from 16 up. Where even all runs could be
     repeated by chance, there is none.
@@ -545,10 +545,10 @@ def _is_improbable(runs: np.ndarray) -> bool:
 
 
 def plan_pilot(settings: Settings, shape: tuple[int, int], is_encoded: bool = False) -> RunPlan:
-    """Return the number of pilot runs per data set, and the data sets that need them.
+    """Return the number of pilot runs per dataset, and the datasets that need them.
 
-    The paper computes the ellipsoid of each step separately, from runs of the first data set. With `settings.joint`,
-    one convex program covers all steps. Each data set then has the full number of runs, so that the region contains a
+    The paper computes the ellipsoid of each step separately, from runs of the first dataset. With `settings.joint`,
+    one convex program covers all steps. Each dataset then has the full number of runs, so that the region contains a
     mass of 1 - beta of both output distributions (docs/method.md, section 4.3).
 
     The pilot runs are kept in memory. If the full number needs more than `MAX_PILOT_BYTES`, the number for one step is
@@ -595,7 +595,7 @@ def make_region(
     Parameters
     ----------
     pilot : list of numpy.ndarray
-        The pilot runs of one or both data sets.
+        The pilot runs of one or both datasets.
     nonfinite : {"error", "event"}
         Whether all runs are finite, or numbers stand for values that are not.
     is_limited : bool
@@ -614,9 +614,9 @@ def make_region(
 
 
 def picture_runs(context: RunContext, pilot: list[np.ndarray], number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first finite runs of each data set, at most `number`, for the picture of a report.
+    """Return the first finite runs of each dataset, at most `number`, for the picture of a report.
 
-    The paper's region needs pilot runs of the first data set only. Then runs of the second data set are drawn here,
+    The paper's region needs pilot runs of the first dataset only. Then runs of the second dataset are drawn here,
     except for the blocks that the probe has drawn.
 
     Parameters
@@ -624,14 +624,14 @@ def picture_runs(context: RunContext, pilot: list[np.ndarray], number: int) -> t
     context : RunContext
         The verification.
     pilot : list of numpy.ndarray
-        The pilot runs of the first data set, or of both.
+        The pilot runs of the first dataset, or of both.
     number : int
-        The largest number of runs per data set.
+        The largest number of runs per dataset.
 
     Returns
     -------
     tuple of numpy.ndarray
-        The runs of the first and of the second data set, each of shape (runs, K, d).
+        The runs of the first and of the second dataset, each of shape (runs, K, d).
     """
     first = pilot[0]
     if len(pilot) == 2:

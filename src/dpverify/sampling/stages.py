@@ -40,8 +40,8 @@ from dpverify.util.arrays import Array, is_jax, retain_freed_memory
 from dpverify.util.hashing import fingerprint
 from dpverify.util.progress import Progress
 
-MAX_COPIED_RUNS = 1 << 20  # a stage with at most so many runs per data set is counted on the host
-CONCURRENT_BLOCKS = 4  # per data set, that two threads draw at the same time
+MAX_COPIED_RUNS = 1 << 20  # a stage with at most so many runs per dataset is counted on the host
+CONCURRENT_BLOCKS = 4  # per dataset, that two threads draw at the same time
 CONCURRENT_SECONDS = 0.5  # the blocks are drawn repeatedly for so long: calls rarely meet on a busy machine
 
 
@@ -51,7 +51,7 @@ class StageSums:
     Attributes
     ----------
     accumulators : dict
-        The accumulator of each data set, by side (0 or 1).
+        The accumulator of each dataset, by side (0 or 1).
     done : dict
         The blocks that each accumulator contains, by side.
     is_consistent : bool
@@ -65,7 +65,7 @@ class StageSums:
         self.is_consistent = True
 
     def merge(self, blocks: Iterable[BlockKey], results: Mapping[int, Sequence[Any]]) -> None:
-        """Add blocks that the sums do not hold, given their results for each data set."""
+        """Add blocks that the sums do not hold, given their results for each dataset."""
         self.is_consistent = False
         for side, own in results.items():
             self.accumulators[side].merge(own)
@@ -113,7 +113,7 @@ def count_runs(block: int, block_size: int, most: int) -> int:
 def draw_blocks(
     source: SampleSource, stage: str, runs: int, statistics: Sequence[Statistic], blocks: Sequence[BlockKey]
 ) -> dict[int, list[Any]]:
-    """Draw blocks, in this order, and return the results of the statistics for each data set: the task of a worker.
+    """Draw blocks, in this order, and return the results of the statistics for each dataset: the task of a worker.
 
     The last block of a stage is cut to `runs` runs in total.
     """
@@ -154,7 +154,7 @@ def collect_samples(
     sides: tuple[int, ...] = (0, 1),
     drawn: Mapping[BlockKey, np.ndarray] | None = None,
 ) -> list[np.ndarray]:
-    """Return the samples of each data set, in the order of their blocks; `drawn` blocks are not drawn again."""
+    """Return the samples of each dataset, in the order of their blocks; `drawn` blocks are not drawn again."""
     (kept,) = collect_statistics(source, stage, runs, (KeptSamples(),), pool, progress, (), sides, drawn)
     return [np.concatenate([samples[i] for i in np.argsort(numbers)]) for numbers, samples in kept]
 
@@ -170,7 +170,7 @@ def collect_statistics(
     sides: tuple[int, ...] = (0, 1),
     drawn: Mapping[BlockKey, np.ndarray] | None = None,
 ) -> list[tuple[Any, ...]]:
-    """Return the result of each statistic over the blocks of a stage, for each data set.
+    """Return the result of each statistic over the blocks of a stage, for each dataset.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def collect_statistics(
     stage : str
         One of `STAGES`.
     runs : int
-        The number of runs per data set; the surplus of the last block is dropped.
+        The number of runs per dataset; the surplus of the last block is dropped.
     statistics : sequence of Statistic
         What is computed from every block.
     pool : WorkerPool
@@ -189,7 +189,7 @@ def collect_statistics(
     excluded : collection
         Blocks that are left out, as (side, block).
     sides : tuple of int
-        The data sets that are sampled.
+        The datasets that are sampled.
     drawn : mapping, optional
         Samples of blocks that have been drawn already. They are added first, unless a checkpoint exists.
 
@@ -271,7 +271,7 @@ def threads_agree(source: SampleSource, pool: WorkerPool) -> bool:
     """Return False if threads disturb each other; True for other executors and for mechanisms without seeds.
 
     A mechanism that stores something on itself while it computes may give other runs when another thread calls it at
-    the same time, for example those of the other data set. A few blocks are drawn by two threads at once, again and
+    the same time, for example those of the other dataset. A few blocks are drawn by two threads at once, again and
     again. They must equal the same blocks drawn alone.
     """
     if pool.executor is None or not pool.shares_memory or pool.number < 2 or not is_seeded(source.mechanism):

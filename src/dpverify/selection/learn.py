@@ -8,7 +8,7 @@ the best of the usual scores are counted on the proposal runs.
 
 A tree is a partition that is fine where the distributions differ; the paper names adaptive partitions as future work.
 The runs are binned once. A node is evaluated for all coordinates at once, from one table of counts per coordinate, bin
-and data set. Only the smaller child of a split is counted; the table of the other one is the difference to its parent.
+and dataset. Only the smaller child of a split is counted; the table of the other one is the difference to its parent.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Split(NamedTuple):
 
 
 class BinnedRuns(NamedTuple):
-    """Runs of both data sets as cells of one table of counts.
+    """Runs of both datasets as cells of one table of counts.
 
     Attributes
     ----------
     cells : ndarray of shape (runs, coordinates)
-        For each coordinate of a run, the index of its bin and data set in the flat table.
+        For each coordinate of a run, the index of its bin and dataset in the flat table.
     shape : tuple of int
         The shape of the table: coordinates, bins and 2.
     """
@@ -92,7 +92,7 @@ def grow_tree(binning: Binning, first: np.ndarray, second: np.ndarray, leaves: i
     binning : Binning
         Bins of the coordinates themselves, so that a leaf is a box.
     first, second : ndarray of shape (runs, coordinates)
-        Training runs of both data sets.
+        Training runs of both datasets.
     leaves : int
         The largest number of leaves.
     least : int
@@ -136,7 +136,7 @@ def grow_tree(binning: Binning, first: np.ndarray, second: np.ndarray, leaves: i
 
 
 def bin_runs(binning: Binning, first: np.ndarray, second: np.ndarray) -> BinnedRuns:
-    """Return the runs of both data sets as cells of one table of counts."""
+    """Return the runs of both datasets as cells of one table of counts."""
     n_coordinates, n_bins = len(binning.edges), binning.edges.shape[1] + 1
     cells = np.concatenate([binning.bins(first), binning.bins(second)]).astype(np.int32)
     cells += n_bins * np.arange(n_coordinates, dtype=np.int32)
@@ -162,7 +162,7 @@ def find_best_split(table: np.ndarray, runs: int, terms: np.ndarray, least: int)
     if runs < 2 * least:
         return None
     total1, total2 = (int(total) for total in table[0].sum(axis=0))
-    # Both data sets in arrays of their own: sums over an axis of length 2 are slow.
+    # Both datasets in arrays of their own: sums over an axis of length 2 are slow.
     lower1, lower2 = (np.cumsum(table[:, :-1, side], axis=1) for side in (0, 1))
     below = lower1 + lower2
     likelihood = terms.take(lower1) + terms.take(lower2)
@@ -220,7 +220,7 @@ def promising_scores(
 
 
 def separations(scores: list[Score], runs: tuple[np.ndarray, np.ndarray], delta: float) -> np.ndarray:
-    """Return the separation of the runs of both data sets by each score."""
+    """Return the separation of the runs of both datasets by each score."""
     values = zip(*(evaluate_scores(scores, side) for side in runs), strict=True)
     return np.array([separation(first, second, delta) for first, second in values])
 
@@ -280,7 +280,7 @@ def train_candidates(
     training : TrainingData
         The finite ones of the kept training runs.
     samples, known
-        The kept training runs of both data sets, and their blocks.
+        The kept training runs of both datasets, and their blocks.
     """
     events = context.settings.events
     if callable(events):
@@ -362,7 +362,7 @@ def count_training_runs(
     samples: list[np.ndarray],
     known: KnownBlocks,
 ) -> list[tuple[Any, Any]]:
-    """Return the sums of each statistic over all training runs, as pairs (first data set, second data set)."""
+    """Return the sums of each statistic over all training runs, as pairs (first dataset, second dataset)."""
     first, second = samples
     results = [(one.measure(Block(first)), one.measure(Block(second))) for one in statistics]
     if len(known) // 2 * context.source.block < context.runs["train"]:
@@ -428,7 +428,7 @@ def _equal_mass_partitions(context: SelectionContext, training: TrainingData) ->
 
 
 def tree_partition(context: SelectionContext, training: TrainingData, runs: int = TUNING.max_tree_runs) -> Partition:
-    """Return the leaves of a tree grown on this many training runs per data set, inside the region."""
+    """Return the leaves of a tree grown on this many training runs per dataset, inside the region."""
     runs = min(TUNING.max_tree_runs, max(TUNING.min_tree_runs, runs))
     first, second = training.first[:runs], training.second[:runs]
     leaves = context.settings.resolution or TUNING.tree_leaves

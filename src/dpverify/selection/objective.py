@@ -44,7 +44,7 @@ class SelectionObjective(NamedTuple):
     Attributes
     ----------
     planned : int
-        The planned test runs per data set.
+        The planned test runs per dataset.
     delta : float
         The claimed delta.
     alpha : float
@@ -69,7 +69,7 @@ class SelectionObjective(NamedTuple):
 
     @property
     def most_frequent(self) -> float:
-        """The largest probability, with the data set where it is rarer, of an event that can refute the claim."""
+        """The largest probability, with the dataset where it is rarer, of an event that can refute the claim."""
         return 1.0 if self.claim is None else _most_frequent(self.claim, self.planned, self.alpha)
 
     @property
@@ -97,9 +97,9 @@ def cautious_lower_bound(
     Parameters
     ----------
     c1, c2 : array_like
-        Counts of the event in selection runs: of the data set that is expected to exceed, and of the other one.
+        Counts of the event in selection runs: of the dataset that is expected to exceed, and of the other one.
     runs : float
-        The selection runs per data set behind these counts.
+        The selection runs per dataset behind these counts.
     objective : SelectionObjective
         The planned test.
     penalties : array_like
@@ -156,7 +156,7 @@ def approximate_bound(
     Parameters
     ----------
     p1, p2 : array_like
-        The probabilities of the event under the data set that is expected to exceed, and under the other one.
+        The probabilities of the event under the dataset that is expected to exceed, and under the other one.
     objective : SelectionObjective
         The planned test.
     share : float or ndarray
@@ -251,7 +251,7 @@ def _boundary_table(claim: Claim) -> tuple[np.ndarray, np.ndarray]:
 def _most_frequent(claim: Claim, planned: int, alpha: float) -> float:
     """Return the largest probability q of an event with which so many runs can refute the claim; 0 if none can.
 
-    If the event always happened with the other data set, the test would refute the claim with probability 80%.
+    If the event always happened with the other dataset, the test would refute the claim with probability 80%.
     """
     low, high = 0.0, 1.0
     for _ in range(40):
@@ -277,9 +277,9 @@ def _gamma_quantiles(counts: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 
 ScoreLearner = Callable[[np.ndarray, np.ndarray], Score | Callable[[Array], Array]]  # the argument `learn=`
-KnownBlocks = Collection[tuple[int, int]]  # (data set, block)
+KnownBlocks = Collection[tuple[int, int]]  # (dataset, block)
 
-MAX_KEPT_NUMBERS = 1 << 22  # per data set: 32 MB
+MAX_KEPT_NUMBERS = 1 << 22  # per dataset: 32 MB
 
 
 @dataclass(frozen=True)
@@ -291,11 +291,11 @@ class SelectionTuning:
 
     # Training (learn.py).
     min_split_gain: float = 6.0  # nats; some hundred splits of a tree under equal distributions rarely gain more
-    min_structured_runs: int = 2000  # kept training runs per data set; fewer are not divided into fitting and judging
+    min_structured_runs: int = 2000  # kept training runs per dataset; fewer are not divided into fitting and judging
     held_out_share: int = 4  # one of so many kept runs judges the structured scores; the others fit them
     max_held_out_runs: int = 1 << 12  # which limits their time
-    screening_runs: int = 1 << 12  # per data set, to which all structured scores are fitted
-    structured_runs: int = 1 << 16  # per data set, to which the promising ones are fitted again
+    screening_runs: int = 1 << 12  # per dataset, to which all structured scores are fitted
+    structured_runs: int = 1 << 16  # per dataset, to which the promising ones are fitted again
     max_structured: int = 4  # structured scores that compete; each is evaluated in all further selection runs
     # Of the largest separation by the other scores. These were fitted to the held-out runs, too, and look better than
     # they are: with 6000 selection runs a ring of points loses its best score if this is .85.
@@ -312,8 +312,8 @@ class SelectionTuning:
     split_runs_per_cell: int = 32  # runs that place the medians of equal-mass cells
     # The largest number of cells has so many splits at medians; further coordinates are not split.
     max_split_coordinates: int = 9
-    max_tree_runs: int = 1 << 17  # runs per data set that grow a tree, which limits its time
-    # Numbers per data set that grow a tree that competes with scores, which limits its time.
+    max_tree_runs: int = 1 << 17  # runs per dataset that grow a tree, which limits its time
+    # Numbers per dataset that grow a tree that competes with scores, which limits its time.
     max_tree_numbers: int = 1 << 19
     min_tree_runs: int = 1 << 12  # runs that grow a tree at least, also of many coordinates
     tree_leaves: int = 256  # leaves of a tree if the settings name no resolution
@@ -324,9 +324,9 @@ class SelectionTuning:
     max_listed_patterns: int = 256  # patterns of discrete values that need no score besides their own ratios
 
     # Counting (select.py, proposals.py).
-    ranking_runs: int = 1 << 18  # proposal runs per data set that rank the scores; only the best few are counted on all
+    ranking_runs: int = 1 << 18  # proposal runs per dataset that rank the scores; only the best few are counted on all
     max_finalists: int = 4  # scores that are counted on all proposal runs, which limits their time
-    edge_runs: int = 1 << 13  # runs per data set that place the edges of a score
+    edge_runs: int = 1 << 13  # runs per dataset that place the edges of a score
     max_fine_levels: int = 1024  # levels of a score during the selection; extreme values resolve the tails beyond them
 
     # Proposals of cells and level sets.
@@ -342,29 +342,29 @@ class SelectionTuning:
     compared_limits: int = 8  # level sets whose upper limits are computed: those with the largest approximate ones
     misfit_p_value: float = 0.01  # of a number of runs, given the prediction of a model; below it the model is not used
     ranking_penalty: float = 1.5  # standard errors; ranks the scores. One of the proposal penalties
-    min_rare_count: int = 2  # proposal runs of the exceeding data set in a rare event; one run proves nothing
-    max_rare_share: float = 0.1  # of the runs of the exceeding data set; the cautious rule proposes the frequent events
+    min_rare_count: int = 2  # proposal runs of the exceeding dataset in a rare event; one run proves nothing
+    max_rare_share: float = 0.1  # of the runs of the exceeding dataset; the cautious rule proposes the frequent events
     max_rare_events: int = 6  # rare events that are proposed per score, tail and direction
     tail_values: int = 64  # extreme values to which an exponential tail is fitted; its mean has an error of an eighth
     min_predicted_count: float = 0.02  # proposal runs; a smaller prediction is an extrapolation that is not believed
-    # Between the predictions of a line and of the other data set's own tail, for a sudden leak.
+    # Between the predictions of a line and of the other dataset's own tail, for a sudden leak.
     leak_ratio: float = 10.0
 
     # Linear models of tails.
-    min_event_runs: int = 8  # proposal runs of the exceeding data set in a modelled event
-    min_tail_runs: int = 50  # proposal runs of the other data set to which a log-ratio is fitted
-    # The other data set's runs in the tails that are compared. The largest one has this share of all runs, if it is
+    min_event_runs: int = 8  # proposal runs of the exceeding dataset in a modelled event
+    min_tail_runs: int = 50  # proposal runs of the other dataset to which a log-ratio is fitted
+    # The other dataset's runs in the tails that are compared. The largest one has this share of all runs, if it is
     # more, and never more than a quarter: a line through the middle of a distribution says little about its tail.
     max_tail_runs: tuple[int, ...] = (400, 600, 150)
     max_tail_share: float = 0.05
     misfit_gain: float = 3.0  # nats; a line that is fitted to a smaller tail is used if it gains more there
     min_fitted_bins: int = 4  # a line through fewer bins leaves nothing to check it with
-    checked_count: int = 10  # of the other data set: the tail in which a prediction is checked
+    checked_count: int = 10  # of the other dataset: the tail in which a prediction is checked
     model_error: float = 0.1  # standard error of a log-ratio because no model is exact
     # Of a log-ratio; the counts of an event are worth more than a model with a larger one.
     max_model_variance: float = 0.25
     min_slope_errors: float = 3.0  # standard errors of the slope; a log-ratio that does not rise needs no model
-    tail_ridge: float = 0.1  # runs; keeps the line finite where the data sets do not overlap
+    tail_ridge: float = 0.1  # runs; keeps the line finite where the datasets do not overlap
 
     # Events that share alpha (portfolio.py).
     # Compared for a further event; the rest of alpha is divided as before.
@@ -396,7 +396,7 @@ class SearchBudget(NamedTuple):
     Attributes
     ----------
     max_kept_runs : int
-        Training runs per data set that are kept in memory.
+        Training runs per dataset that are kept in memory.
     structured : tuple of ScoreFamily
         The scores that compete if held-out runs find that they do about as well as the best of the others.
     partitions : bool
@@ -468,7 +468,7 @@ class SelectionContext(NamedTuple):
     def count(
         self, stage: str, statistics: Sequence[Statistic], runs: int | None = None, known: KnownBlocks = ()
     ) -> list[tuple[Any, Any]]:
-        """Return the sums of each statistic over a stage, as pairs (first data set, second data set).
+        """Return the sums of each statistic over a stage, as pairs (first dataset, second dataset).
 
         Parameters
         ----------
@@ -477,8 +477,8 @@ class SelectionContext(NamedTuple):
         statistics : sequence of Statistic
             What is measured of every block.
         runs : int, optional
-            The runs per data set; by default those of the stage.
-        known : collection of (data set, block)
+            The runs per dataset; by default those of the stage.
+        known : collection of (dataset, block)
             Blocks that are left out, because they were counted before.
         """
         runs = self.runs[stage] if runs is None else runs
@@ -515,7 +515,7 @@ def merge_results(
 ) -> list[tuple[Any, Any]]:
     """Merge the results of two sets of blocks.
 
-    Each set has one pair of results (first data set, second data set) for every statistic.
+    Each set has one pair of results (first dataset, second dataset) for every statistic.
     """
     merged = []
     for statistic, results, more in zip(statistics, first, second, strict=True):

@@ -4,8 +4,8 @@ The paper selects the cell with the smallest p-value at one fixed epsilon (Algor
 with the largest expected lower bound from the planned test runs (docs/method.md, section 5.3).
 
 Models of the tails of a score propose events that are rarer than the selection runs can count. The best event is often
-so rare under one data set that the proposal runs contain few examples of it or none. The log-ratio of the two densities
-along a good score is nearly linear in the tail. A linear fit, together with the runs of the data set under which the
+so rare under one dataset that the proposal runs contain few examples of it or none. The log-ratio of the two densities
+along a good score is nearly linear in the tail. A linear fit, together with the runs of the dataset under which the
 event is frequent, predicts the small probability. The fit uses far more runs than the event contains, so that its
 prediction is worth more than the counts of the event. The decision runs can contradict it, and the test does not use
 it.
@@ -122,7 +122,7 @@ class BinnedScores(NamedTuple):
 
 
 class PairedHistogram(NamedTuple):
-    """The histograms of one score for both data sets.
+    """The histograms of one score for both datasets.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class PairedHistogram(NamedTuple):
     extremes : tuple of two Extremes
         The extreme values.
     runs : int
-        The runs per data set.
+        The runs per dataset.
     """
 
     table: tuple[np.ndarray, np.ndarray]
@@ -152,7 +152,7 @@ class PairedHistogram(NamedTuple):
         return PairedHistogram.of(first, second, self.runs + other.runs)
 
     def count_beyond(self, threshold: float, edges: np.ndarray, above: bool) -> tuple[int, int]:
-        """Return how many runs of each data set lie above a threshold, or at most at it.
+        """Return how many runs of each dataset lie above a threshold, or at most at it.
 
         The threshold is one of the edges, or a number beyond all edges in the range of the extreme values.
         """
@@ -168,7 +168,7 @@ class PairedHistogram(NamedTuple):
 
 
 class ThresholdCounts(NamedTuple):
-    """Candidate thresholds, and how many runs of each data set lie above each of them."""
+    """Candidate thresholds, and how many runs of each dataset lie above each of them."""
 
     thresholds: np.ndarray
     first: np.ndarray
@@ -231,7 +231,7 @@ def threshold_counts(histogram: PairedHistogram, edges: np.ndarray) -> Threshold
 
 
 class SelectionCounts(NamedTuple):
-    """The cell counts of both data sets in some selection runs, and the number of these runs per data set.
+    """The cell counts of both datasets in some selection runs, and the number of these runs per dataset.
 
     `proposal_runs` is the number of earlier runs that proposed the events, if these runs decide between them.
     """
@@ -254,7 +254,7 @@ class Candidate(NamedTuple):
 
 
 class EquivalentCounts(NamedTuple):
-    """What a model knows about an event, as counts of the exceeding and of the other data set in so many runs."""
+    """What a model knows about an event, as counts of the exceeding and of the other dataset in so many runs."""
 
     exceeding: float
     other: float
@@ -274,7 +274,7 @@ class Proposal(NamedTuple):
     event : Event
         The event.
     counts : tuple of int
-        How often the first and the second data set fell into it in the proposal runs.
+        How often the first and the second dataset fell into it in the proposal runs.
     candidate : Candidate or None
         The score behind the event; None for cells of a given partition.
     threshold : float
@@ -315,9 +315,9 @@ class JudgedProposal(NamedTuple):
     standard_error : float
         The standard error of the bound.
     decided : tuple of int
-        Decision runs in the event: of the data set that is expected to exceed, and of the other one.
+        Decision runs in the event: of the dataset that is expected to exceed, and of the other one.
     decision_runs : int
-        The decision runs per data set.
+        The decision runs per dataset.
     """
 
     proposal: Proposal
@@ -465,11 +465,11 @@ class Tail(NamedTuple):
     values : ndarray
         Representative values of the score: midpoints of bins, and single values where these are known.
     exceeding : ndarray
-        How many runs of the data set that is expected to exceed have each value.
+        How many runs of the dataset that is expected to exceed have each value.
     edges : ndarray
         The lower end of each value's bin: a possible threshold.
     other : ndarray
-        How many runs of the other data set lie above each edge.
+        How many runs of the other dataset lie above each edge.
     """
 
     values: np.ndarray
@@ -484,17 +484,17 @@ class TailModel(NamedTuple):
     Attributes
     ----------
     direction : int
-        Which data set is expected to exceed.
+        Which dataset is expected to exceed.
     edges : ndarray
         Thresholds, from rare events to frequent ones.
     counts : ndarray of shape (2, n)
-        The proposal runs of the exceeding and of the other data set in each event.
+        The proposal runs of the exceeding and of the other dataset in each event.
     predicted : ndarray
-        The predicted number of proposal runs of the other data set.
+        The predicted number of proposal runs of the other dataset.
     variance : ndarray
         The variance of the log-ratio of the two probabilities.
     runs : int
-        The proposal runs per data set.
+        The proposal runs per dataset.
     """
 
     direction: int
@@ -519,7 +519,7 @@ class TailModel(NamedTuple):
     def equivalent_counts(self, threshold: float, exceeding: int) -> EquivalentCounts | None:
         """Return counts whose log-ratio has the same expectation and variance as the model has for an event.
 
-        `exceeding` is the event's number of proposal runs of the exceeding data set. The result is None for an event
+        `exceeding` is the event's number of proposal runs of the exceeding dataset. The result is None for an event
         outside the tail, if the model does not know more than the counts, or if the ratio does not exceed 1.
         """
         order = 1 if self.direction == 0 else -1
@@ -545,7 +545,7 @@ def fit_tails(candidate: Candidate) -> list[TailModel]:
 
 
 def _upper_tail(candidate: Candidate, direction: int) -> Tail | None:
-    """Return the upper tail of the score; for direction 1 that of the negative score, with the data sets exchanged."""
+    """Return the upper tail of the score; for direction 1 that of the negative score, with the datasets exchanged."""
     edges, histogram = candidate.binned.edges, candidate.histogram
     tables, extremes = histogram.table, [e.high for e in histogram.extremes]
     if direction == 1:
@@ -589,7 +589,7 @@ def _fit_tail(tail: Tail, runs: int) -> TailModel | None:
     if line is None or line.slope <= TUNING.min_slope_errors * np.sqrt(line.covariance[2]):
         return None
     c1, other = tail.exceeding[:size], tail.other[:size]
-    # The runs of the exceeding data set, weighted by the ratio, predict the runs of the other one.
+    # The runs of the exceeding dataset, weighted by the ratio, predict the runs of the other one.
     weights = c1 * np.exp(-line.ratios)
     predicted = np.maximum(np.cumsum(weights), np.finfo(float).tiny)
     checked = min(int(np.searchsorted(other, TUNING.checked_count)), size - 1)
@@ -638,7 +638,7 @@ def fit_log_ratio(values: np.ndarray, c1: np.ndarray, c2: np.ndarray) -> FittedL
     values : ndarray of shape (n,)
         Values of a score.
     c1, c2 : ndarray of shape (n,)
-        How many runs of each data set have each value.
+        How many runs of each dataset have each value.
     """
     both = c1 + c2
     total = both.sum()
@@ -650,7 +650,7 @@ def fit_log_ratio(values: np.ndarray, c1: np.ndarray, c2: np.ndarray) -> FittedL
     for _ in range(NEWTON_STEPS):
         share = scipy.special.expit(a + b * x)
         missing, weight = c1 - both * share, both * share * (1 - share)
-        # The ridge keeps the estimate finite where the data sets do not overlap.
+        # The ridge keeps the estimate finite where the datasets do not overlap.
         g0, g1 = missing.sum() - TUNING.tail_ridge * (a - start), missing @ x - TUNING.tail_ridge * b
         h00, h01, h11 = weight.sum() + TUNING.tail_ridge, weight @ x, (weight * x) @ x + TUNING.tail_ridge
         determinant = h00 * h11 - h01**2
@@ -688,7 +688,7 @@ class ChosenLevel(NamedTuple):
 
 
 def predict_rare(histogram: PairedHistogram, thresholds: np.ndarray, above: bool, side: int) -> np.ndarray:
-    """Return the probabilities of {score > t} or {score <= t} under one data set, from an exponential tail.
+    """Return the probabilities of {score > t} or {score <= t} under one dataset, from an exponential tail.
 
     The tail begins at one of the kept extreme values and has their mean excess. It separates an event beyond all likely
     outputs from one that has no runs by chance. Before the tail begins the result is the probability at its beginning.
@@ -705,7 +705,7 @@ def predict_rare(histogram: PairedHistogram, thresholds: np.ndarray, above: bool
 
 
 def propose_levels(candidate: Candidate, objective: SelectionObjective) -> ScoreProposals:
-    """Return the best events {score > t} for the first and {score <= t} for the second data set, for every penalty.
+    """Return the best events {score > t} for the first and {score <= t} for the second dataset, for every penalty.
 
     All events of a score share one partition, whose edges are the chosen thresholds. The direction is 0 for
     {score > t} and 1 for {score <= t}.
@@ -718,7 +718,7 @@ def propose_all_levels(candidate: Candidate, objective: SelectionObjective) -> S
     """Return the proposals of `propose_levels`, rare events in both tails and both directions, and modelled events.
 
     A score can have the wrong sign in a tail that few training runs reached, so that {score > t} is proposed for the
-    second data set too, and {score <= t} for the first. For each doubling of the count, the event with the largest
+    second dataset too, and {score <= t} for the first. For each doubling of the count, the event with the largest
     expected lower bound is proposed. A line that fits a tail proposes one event, and it says more about the other
     events of its tail than their counts do.
     """
@@ -753,7 +753,7 @@ def propose_all_levels(candidate: Candidate, objective: SelectionObjective) -> S
         for key, level in chosen.items():
             if key.direction == side and key.above == (side == 0):
                 known = model.equivalent_counts(key.threshold, level.counts[side])
-                # A leak lies beyond all likely outputs of the other data set, where a line says nothing.
+                # A leak lies beyond all likely outputs of the other dataset, where a line says nothing.
                 is_leak = known is not None and level.predicted * TUNING.leak_ratio < known.other / known.runs
                 chosen[key] = level._replace(equivalent=None if is_leak else known)
     return _collect(candidate, chosen, rank)

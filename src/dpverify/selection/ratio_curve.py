@@ -6,7 +6,7 @@ probability. This is modelled as a Gaussian process: a straight line plus an int
 estimated from the counts. Its mean and its standard deviation, given all counts together, say more about a rare event
 than the event's own counts do.
 
-A search for the worst pair gives both data sets the same random numbers. The covariances of all counts then follow from
+A search for the worst pair gives both datasets the same random numbers. The covariances of all counts then follow from
 how many pairs of runs lie in each pair of level sets (`fit_ratio_curve`; docs/method.md, section 5.7).
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 
 PSEUDO_RUNS = 0.5  # added to each count: a count of 0 has a finite logarithm and a large variance
-MIN_COUNT = 8  # runs of one of the data sets in a level set that is used
+MIN_COUNT = 8  # runs of one of the datasets in a level set that is used
 MAX_SHARE = 0.75  # of all runs in a level set that is used
 LINE_SCALES = (10.0, 0.5)  # standard deviations of the line: at the most frequent level set, and of its slope per nat
 ROUGHNESSES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # standard deviations of the change of the slope per nat
@@ -36,7 +36,7 @@ class RatioCurve(NamedTuple):
     mean, deviation : ndarray
         Mean and standard deviation of the logarithm of the first probability divided by the second.
     counts : ndarray of shape (2, n)
-        The runs of the first and of the second data set in each level set.
+        The runs of the first and of the second dataset in each level set.
     """
 
     shares: np.ndarray
@@ -45,14 +45,14 @@ class RatioCurve(NamedTuple):
     counts: np.ndarray
 
     def probabilities(self, deviations: float, direction: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the probabilities under the exceeding and the other data set if the ratio deviates from its mean.
+        """Return the probabilities under the exceeding and the other dataset if the ratio deviates from its mean.
 
         Parameters
         ----------
         deviations : float
-            How many standard deviations the log-ratio in favour of the exceeding data set is above its mean.
+            How many standard deviations the log-ratio in favour of the exceeding dataset is above its mean.
         direction : int
-            The exceeding data set: 0 for the first, 1 for the second.
+            The exceeding dataset: 0 for the first, 1 for the second.
         """
         log_ratio = (self.mean if direction == 0 else -self.mean) + deviations * self.deviation
         other = 2 * self.shares * scipy.special.expit(-log_ratio)
@@ -66,7 +66,7 @@ def fit_ratio_curve(table: np.ndarray) -> RatioCurve | None:
     ----------
     table : ndarray of shape (n, n)
         How many pairs of runs have a score in each pair of intervals, from small scores to large ones: the first axis
-        is the interval of the first data set, the second axis that of the second.
+        is the interval of the first dataset, the second axis that of the second.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def fit_ratio_curve(table: np.ndarray) -> RatioCurve | None:
         added = side.astype(float)
         added[-1] += PSEUDO_RUNS
         covariance += (weight * added) @ weight.T
-    # At least one more run may lie in the level set with one of the data sets only.
+    # At least one more run may lie in the level set with one of the datasets only.
     covariance += np.diag(1 / smoothed.prod(axis=0) + MODEL_ERROR**2)
     shares = smoothed.sum(axis=0) / (2 * runs + 4 * PSEUDO_RUNS)
     mean, deviation = _smooth(-np.log(shares), np.log(smoothed[0] / smoothed[1]), covariance)

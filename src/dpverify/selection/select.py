@@ -176,7 +176,7 @@ def _count_candidates(
 def _as_candidates(
     scores: list[BinnedScore], pair: tuple[tuple[ScoreHistogram, ...], tuple[ScoreHistogram, ...]], runs: int
 ) -> list[Candidate]:
-    """Return the scores with their histograms for both data sets."""
+    """Return the scores with their histograms for both datasets."""
     histograms = zip(*pair, strict=True)
     return [Candidate(score, PairedHistogram.of(*two, runs)) for score, two in zip(scores, histograms, strict=True)]
 

@@ -6,7 +6,7 @@ If the claim is true, the wealth is a nonnegative supermartingale that starts at
 ever reaches 1/alpha with probability at most alpha, so a test may stop as soon as it does.
 
 All functions take counts and a claim's boundary: `boundary(q)` is the largest probability of an event that the claim
-allows if the other data set has probability q. It is concave, nondecreasing, and at least q.
+allows if the other dataset has probability q. It is concave, nondecreasing, and at least q.
 
 The versions of one mechanism give one e-value each against the same claim: a nonnegative number whose mean, given all
 earlier versions, is at most 1 if the claim is true. Their product goes blind: while the claim holds, it falls by a
@@ -50,9 +50,9 @@ class Bets(NamedTuple):
     weight : ndarray of float
         The part of its wealth that the family places on the bet. The weights of a family in one batch sum to 1.
     runs : ndarray of int
-        The runs per data set of the batch.
+        The runs per dataset of the batch.
     c1, c2 : ndarray of int
-        How many of them fell into the event: of the data set that is expected to exceed, and of the other one.
+        How many of them fell into the event: of the dataset that is expected to exceed, and of the other one.
     a, b : ndarray of float
         The probabilities that were predicted before the batch.
     """
@@ -175,7 +175,7 @@ def _nearest(a: ArrayLike, b: ArrayLike, boundary: Boundary, steps: int) -> _Nea
 def _log_excess(nearest: _Nearest, boundary: Boundary) -> np.ndarray:
     """Return an upper limit of ln E[factor] over the claim.
 
-    Let f and g be the expected factors of the two data sets. f increases with p1, so the worst p1 is boundary(p2), and
+    Let f and g be the expected factors of the two datasets. f increases with p1, so the worst p1 is boundary(p2), and
     ln f + ln g is a concave function of p2 that is 0 at q2. Its maximum lies between a point at which it rises and a
     point at which it falls, and between them it is below its tangent at q2. Both points are moved away from q2 until
     rounding cannot change the sign of the slopes there.
@@ -378,11 +378,11 @@ def predict_faults(
     Parameters
     ----------
     c1, c2 : int
-        Earlier runs in the event: of the data set that is expected to exceed, and of the other one.
+        Earlier runs in the event: of the dataset that is expected to exceed, and of the other one.
     runs : int
-        The number of earlier runs per data set.
+        The number of earlier runs per dataset.
     planned_runs : int
-        The runs per data set of a version.
+        The runs per dataset of a version.
     boundary : callable
         The boundary of the claim.
     shifts : sequence of float
@@ -420,9 +420,9 @@ class CarriedBet(NamedTuple):
     cells : tuple of int
         The numbers of the cells.
     direction : int
-        0 if the first data set is expected to exceed the claim, 1 if the second is.
+        0 if the first dataset is expected to exceed the claim, 1 if the second is.
     predictions : tuple of (float, float)
-        The probabilities under the exceeding data set and under the other one, for faults of several sizes.
+        The probabilities under the exceeding dataset and under the other one, for faults of several sizes.
     """
 
     cells: tuple[int, ...]
@@ -431,7 +431,7 @@ class CarriedBet(NamedTuple):
 
 
 def carry_bet(cells: np.ndarray, runs: int, planned_runs: int, boundary: Boundary) -> CarriedBet | None:
-    """Return the bet that earlier counts suggest; None if no union of cells has runs of both data sets.
+    """Return the bet that earlier counts suggest; None if no union of cells has runs of both datasets.
 
     The cells are sorted by the ratio of their counts. The unions of the first cells in this order are compared by how
     many standard errors a fault of `EXPECTED_FAULT` would lie above the claim.
@@ -439,11 +439,11 @@ def carry_bet(cells: np.ndarray, runs: int, planned_runs: int, boundary: Boundar
     Parameters
     ----------
     cells : ndarray of shape (2, cells)
-        The earlier counts of both data sets in every cell.
+        The earlier counts of both datasets in every cell.
     runs : int
-        The number of earlier runs per data set.
+        The number of earlier runs per dataset.
     planned_runs : int
-        The runs per data set of a version.
+        The runs per dataset of a version.
     boundary : callable
         The boundary of the claim.
 

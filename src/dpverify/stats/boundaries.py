@@ -1,4 +1,4 @@
-"""Boundaries of claims: the largest probability of an event, given its probability q with the other data set.
+"""Boundaries of claims: the largest probability of an event, given its probability q with the other dataset.
 
 A boundary is concave, nondecreasing and at least q (docs/method.md, section 5.10). A line `e^epsilon q + delta` lies
 above the boundary of a claim exactly where the claim implies (epsilon, delta). So the smallest of finitely many such
@@ -46,7 +46,7 @@ class Curve(Protocol):
     """What the tests need of a claim."""
 
     def boundary(self, q: ArrayLike, /) -> FloatArray:
-        """Return the largest probability that the claim allows where the other data set has q."""
+        """Return the largest probability that the claim allows where the other dataset has q."""
         ...
 
 
@@ -100,7 +100,7 @@ def lower_envelope(epsilons: FloatArray, deltas: FloatArray) -> Lines:
 def with_mirror_images(epsilons: FloatArray, deltas: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return points (epsilon, delta) together with those that they imply for the complements of all events.
 
-    Applied to the complement, and with the data sets exchanged, (epsilon, delta) gives
+    Applied to the complement, and with the datasets exchanged, (epsilon, delta) gives
     `p <= e^-epsilon q + 1 - e^-epsilon (1 - delta)`.
     """
     mirrored = -np.expm1(-epsilons) + np.exp(-epsilons) * deltas
@@ -346,7 +346,7 @@ class Boundary(Protocol):
     """The boundary of a claim."""
 
     def __call__(self, q: FloatArray, /) -> FloatArray:
-        """Return the largest probability that the claim allows where the other data set has q."""
+        """Return the largest probability that the claim allows where the other dataset has q."""
         ...
 
     def slope(self, q: FloatArray, /) -> FloatArray:

@@ -90,7 +90,7 @@ class RejectionRegion:
     least_counts : numpy.ndarray
         The region is `{c1 >= least_counts[j]}` where c2 lies in block j. It does not fall along the blocks.
     runs : tuple of int
-        The runs of the first and of the second data set.
+        The runs of the first and of the second dataset.
     p2_lower, p2_upper : float
         The Clopper-Pearson interval of p2 at confidence `1 - NUISANCE_SHARE * alpha`, rounded outwards.
     score_root : float
@@ -551,10 +551,10 @@ def epsilon_lower_bound(
     Parameters
     ----------
     c1, c2 : array_like of int
-        How many runs of the first and of the second data set were in the event. The event must be fixed before the
+        How many runs of the first and of the second dataset were in the event. The event must be fixed before the
         runs.
     runs : number, or pair of numbers
-        The runs per data set, or those of the first and of the second data set, at most 10^12.
+        The runs per dataset, or those of the first and of the second dataset, at most 10^12.
     delta : array_like
         The delta of the claim, at least 0 and below 1. `c1`, `c2` and `delta` broadcast.
     alpha : float
@@ -600,10 +600,10 @@ def delta_lower_bound(
     Parameters
     ----------
     c1, c2 : array_like of int
-        How many runs of the first and of the second data set were in the event. The event must be fixed before the
+        How many runs of the first and of the second dataset were in the event. The event must be fixed before the
         runs.
     runs : number, or pair of numbers
-        The runs per data set, or those of the first and of the second data set, at most 10^12.
+        The runs per dataset, or those of the first and of the second dataset, at most 10^12.
     epsilon : array_like
         The epsilon of the claim, at least 0. `c1`, `c2` and `epsilon` broadcast.
     alpha : float
@@ -646,10 +646,10 @@ def claim_p_value(
     Parameters
     ----------
     c1, c2 : array_like of int
-        How many runs of the first and of the second data set were in the event. The event must be fixed before the
+        How many runs of the first and of the second dataset were in the event. The event must be fixed before the
         runs.
     runs : number, or pair of numbers
-        The runs per data set, or those of the first and of the second data set, at most 10^12.
+        The runs per dataset, or those of the first and of the second dataset, at most 10^12.
     epsilon, delta : array_like
         The claim. `c1`, `c2`, `epsilon` and `delta` broadcast.
     alpha : float
@@ -690,9 +690,9 @@ def small_p_value(c1: int, c2: int, runs: int, epsilon: float, delta: float, alp
     Parameters
     ----------
     c1, c2 : int
-        Runs in the event, under the data set that is expected to have more of them and under the other one.
+        Runs in the event, under the dataset that is expected to have more of them and under the other one.
     runs : int
-        Runs per data set.
+        Runs per dataset.
     epsilon, delta : float
         The claim.
     alpha : float
@@ -810,9 +810,9 @@ def parameter_lower_bound(c1: int, c2: int, runs: tuple[int, int], alpha: float,
     Parameters
     ----------
     c1, c2 : int
-        Runs in the event, under the data set that is expected to have more of them and under the other one.
+        Runs in the event, under the dataset that is expected to have more of them and under the other one.
     runs : pair of int
-        The runs of the two data sets.
+        The runs of the two datasets.
     alpha : float
         The probability of an error.
     family : Family
@@ -852,12 +852,12 @@ def curve_p_value(c1: int, c2: int, runs: tuple[int, int], alpha: float, curve: 
 
 MAX_PLANNED_RUNS = 10**18  # more runs than this cannot be drawn in practice
 QUANTILES = (np.arange(512) + 0.5) / 512  # of the rarer count; a mean over them errs by at most 1/512
-SEARCHED_COUNTS = 32  # of the rarer data set; where there are more, they are so large that the exact test varies little
+SEARCHED_COUNTS = 32  # of the rarer dataset; where there are more, they are so large that the exact test varies little
 PLAN_STEPS = 100  # a plan exceeds the runs that just suffice by at most a fiftieth
 
 
 def _excess_moments(p1: float, p2: float, epsilon: float, delta: float) -> tuple[float, float, float]:
-    """Return the mean of `f1 - e^epsilon f2 - delta` for one run per data set, and two standard deviations of it.
+    """Return the mean of `f1 - e^epsilon f2 - delta` for one run per dataset, and two standard deviations of it.
 
     The first standard deviation is that at the constrained estimates, the second one that at (p1, p2).
     """
@@ -884,7 +884,7 @@ def _excess_moments(p1: float, p2: float, epsilon: float, delta: float) -> tuple
 
 
 def power(runs: int, p1: float, p2: float, epsilon: float, delta: float = 0.0, alpha: float = 0.05) -> float:
-    """Return about the probability that a test with so many runs per data set refutes `p1 <= e^epsilon p2 + delta`.
+    """Return about the probability that a test with so many runs per dataset refutes `p1 <= e^epsilon p2 + delta`.
 
     Examples
     --------
@@ -900,7 +900,7 @@ def power(runs: int, p1: float, p2: float, epsilon: float, delta: float = 0.0, a
 def plan_runs(
     epsilon: float, true_epsilon: float, event_mass: float, delta: float = 0.0, alpha: float = 0.05, power: float = 0.8
 ) -> int:
-    """Return how many test runs per data set refute a false claim with a given probability.
+    """Return how many test runs per dataset refute a false claim with a given probability.
 
     Parameters
     ----------
@@ -909,7 +909,7 @@ def plan_runs(
     true_epsilon : float
         The true epsilon on the event, above the claimed one.
     event_mass : float
-        The probability of the event under the data set for which it is more likely.
+        The probability of the event under the dataset for which it is more likely.
     delta : float
         The delta of the claim, and of the truth.
     alpha : float
@@ -920,7 +920,7 @@ def plan_runs(
     Returns
     -------
     int
-        The number of test runs per data set. With them the exact test of one event refutes the claim with this
+        The number of test runs per dataset. With them the exact test of one event refutes the claim with this
         probability; from 10^11 runs on, where the counts are large or no machine draws them, a normal approximation.
 
     Raises
@@ -978,7 +978,7 @@ def exact_power(runs: int, p1: float, p2: float, epsilon: float, delta: float, a
     """Return the probability that the exact test refutes `p1 <= e^epsilon p2 + delta`.
 
     The counts are binomial. The least count that is rejected is searched near that of the score test. Between the
-    counts of the rarer data set where it is searched, its distance from that of the score test is interpolated.
+    counts of the rarer dataset where it is searched, its distance from that of the score test is interpolated.
 
     Examples
     --------
@@ -999,9 +999,9 @@ def exact_power(runs: int, p1: float, p2: float, epsilon: float, delta: float, a
 
 
 def detectable_epsilon(runs: int, p2: float, epsilon: float, delta: float, alpha: float, target: float = 0.8) -> float:
-    """Return the smallest true epsilon that so many runs per data set refute with probability `target`.
+    """Return the smallest true epsilon that so many runs per dataset refute with probability `target`.
 
-    `p2` is the probability of the event under the data set for which it is less likely. The result is infinite where no
+    `p2` is the probability of the event under the dataset for which it is less likely. The result is infinite where no
     epsilon reaches the target, and the claimed epsilon where a true claim does, which needs a level above the target.
 
     Examples
@@ -1023,7 +1023,7 @@ def detectable_epsilon(runs: int, p2: float, epsilon: float, delta: float, alpha
 
 
 def runs_to_refute(p1: float, p2: float, claim: Curve, alpha: float, power: float = 0.8) -> float:
-    """Return how many runs per data set refute `p1 <= boundary(p2)` with a given probability; infinite if it holds.
+    """Return how many runs per dataset refute `p1 <= boundary(p2)` with a given probability; infinite if it holds.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 The test thins one count at random by e^-epsilon, which turns the claim into the equality of two proportions, and
 applies Fisher's exact test. The algorithm as printed thins once for each epsilon. The authors' figures show means over
-many thinnings, which are computed exactly here (docs/paper.md). Everywhere `runs` is the number of runs per data set,
+many thinnings, which are computed exactly here (docs/paper.md). Everywhere `runs` is the number of runs per dataset,
 or a pair of numbers.
 """
 
@@ -36,9 +36,9 @@ def p_values(
     Parameters
     ----------
     c1, c2 : array_like of int
-        How many runs of the first and of the second data set were in each event.
+        How many runs of the first and of the second dataset were in each event.
     runs : number, or pair of numbers
-        The runs per data set, or those of the first and of the second data set.
+        The runs per dataset, or those of the first and of the second dataset.
     epsilon : float
         The claim, at least 0.
     rng : numpy.random.Generator or None
@@ -114,9 +114,9 @@ def critical_epsilon(
     Parameters
     ----------
     c1, c2 : array_like of int
-        How many runs of the first and of the second data set were in the event.
+        How many runs of the first and of the second dataset were in the event.
     runs : number, or pair of numbers
-        The runs per data set, or those of the first and of the second data set.
+        The runs per dataset, or those of the first and of the second dataset.
     alpha : float
         The level of each of the two tests.
     rng : numpy.random.Generator, optional

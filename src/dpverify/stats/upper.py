@@ -49,7 +49,7 @@ class ExcessLimit(NamedTuple):
     A limit is about all unions whose pair of counts lies on a straight line between two points, or about one pair. The
     observed excess is linear along the line, so that it is largest at an end.
 
-    A union that is frequent under the second data set has the joint limit: the observed excess plus z standard
+    A union that is frequent under the second dataset has the joint limit: the observed excess plus z standard
     deviations, both at their largest for p1 and p2 in their intervals. A rare union has two Clopper-Pearson limits at
     half of alpha each. Which of the two applies depends on p2 alone, so the choice costs nothing; where p2 may be
     either, the larger limit is taken.
@@ -57,7 +57,7 @@ class ExcessLimit(NamedTuple):
     Attributes
     ----------
     share1, share2 : numpy.ndarray
-        The shares of the runs of the first and of the second data set, at the lower end of the line.
+        The shares of the runs of the first and of the second dataset, at the lower end of the line.
     upper_share1, upper_share2 : numpy.ndarray
         The same at the upper end.
     margin1, margin2 : numpy.ndarray
@@ -173,7 +173,7 @@ def _variance_range(low: FloatArray, high: FloatArray) -> tuple[FloatArray, Floa
 def excess_limit(
     first_counts: FloatArray, second_counts: FloatArray, runs: tuple[int, int], alpha: float
 ) -> ExcessLimit:
-    """Return the limits of unions with these counts, or with smaller counts of the first data set.
+    """Return the limits of unions with these counts, or with smaller counts of the first dataset.
 
     The result does not depend on epsilon.
     """
@@ -192,9 +192,9 @@ def segment_limit(
     ----------
     first_ends, second_ends : pair of numpy.ndarray
         The counts at the lower and at the upper end of each line. Between the ends both counts rise. The counts of the
-        first data set are rounded down along the line.
+        first dataset are rounded down along the line.
     runs : tuple of int
-        The runs of the two data sets.
+        The runs of the two datasets.
     alpha : float
         The level of each limit.
     """
@@ -202,7 +202,7 @@ def segment_limit(
     lowest, highest = second_ends
     least_first, largest_first = (np.floor(end) for end in first_ends)
     nuisance_alpha, test_alpha = NUISANCE_SHARE * alpha, (1 - 4 * NUISANCE_SHARE) * alpha
-    # One run of either data set changes the standardised excess by at most max(1, m2/m1) / sqrt(m2 v2).
+    # One run of either dataset changes the standardised excess by at most max(1, m2/m1) / sqrt(m2 v2).
     step_factor = max(1.0, m2 / m1)
     least_variance = least_frequent_count(test_alpha) * step_factor**2 / m2
     if least_variance > 0.25:  # no variance is larger than 1/4: every event is rare, whatever p1 and p2 are
@@ -221,7 +221,7 @@ def segment_limit(
     if maybe_frequent.any():
         variance = np.clip(np.maximum(smallest[maybe_frequent], least_variance), None, 0.25)
         # The third absolute moment of one run is (1 - 2v) v with v = p (1 - p). In this form the bound is largest where
-        # the first data set has no variance (docs/method.md, section 5.4).
+        # the first dataset has no variance (docs/method.md, section 5.4).
         third_moment = np.maximum(1 - 2 * variance, 2 * m2 / (3 * m1)) / np.sqrt(m2 * variance)
         z[maybe_frequent] = joint_quantile(step_factor / np.sqrt(m2 * variance), test_alpha, third_moment)
     return ExcessLimit(
@@ -249,7 +249,7 @@ class Frontier(NamedTuple):
     first_counts, second_counts : numpy.ndarray
         The corners of the polyline.
     runs : tuple of int
-        The runs of the two data sets.
+        The runs of the two datasets.
     alpha : float
         The level of the limits.
     corner_limits, segment_limits : ExcessLimit
@@ -366,10 +366,10 @@ def delta_upper_bound(counts1: ArrayLike, counts2: ArrayLike, runs: Runs, epsilo
     Parameters
     ----------
     counts1, counts2 : array_like
-        The counts of the cells under the first and under the second data set. The partition must be fixed before the
+        The counts of the cells under the first and under the second dataset. The partition must be fixed before the
         runs. Cells that no run hit may be left out.
     runs : number, or pair of numbers
-        The runs per data set, or those of the first and of the second data set.
+        The runs per dataset, or those of the first and of the second dataset.
     epsilon : float
         At least 0.
     alpha : float
@@ -407,10 +407,10 @@ def epsilon_upper_bound(
     Parameters
     ----------
     counts1, counts2 : array_like
-        The counts of the cells under the first and under the second data set. The partition must be fixed before the
+        The counts of the cells under the first and under the second dataset. The partition must be fixed before the
         runs. At delta 0 all cells must be given, because a cell with a count of 0 makes the bound infinite.
     runs : number, or pair of numbers
-        The runs per data set, or those of the first and of the second data set.
+        The runs per dataset, or those of the first and of the second dataset.
     delta : float
         At least 0 and below 1.
     alpha : float
@@ -453,14 +453,14 @@ def epsilon_upper_bound(
 def least_bounded_delta(runs: int, alpha: float) -> float:
     """Return the delta below which `epsilon_upper_bound` is infinite at a positive delta, whatever the counts are.
 
-    The reason is the union without any run: its probability may be as large as this under one data set, and 0 under the
+    The reason is the union without any run: its probability may be as large as this under one dataset, and 0 under the
     other. Below this delta the bound at delta 0 is used instead. It holds at every delta, and the choice depends on the
     number of runs only, so that it needs no correction.
 
     Parameters
     ----------
     runs : int
-        The runs per data set.
+        The runs per dataset.
     alpha : float
         The probability of an error.
 
@@ -541,9 +541,9 @@ def holds_on_partition(
     claim : Curve
         The claim.
     counts1, counts2 : array_like
-        The counts of the cells under the two data sets.
+        The counts of the cells under the two datasets.
     runs : int
-        The runs per data set.
+        The runs per dataset.
     alpha : float
         The probability of an error.
     all_occupied : bool

@@ -150,7 +150,7 @@ def is_file(path: Path) -> bool:
 
 
 def load_data(text: str, base: Path | None = None) -> Any:
-    """Return the data set in a .npy (without pickle), .csv, .txt or .json file; paths are relative to `base`.
+    """Return the dataset in a .npy (without pickle), .csv, .txt or .json file; paths are relative to `base`.
 
     A text file with one number per line, or with one line, gives an array of one dimension. A text file with several
     rows and columns gives an array of two dimensions.
@@ -174,7 +174,7 @@ def load_data(text: str, base: Path | None = None) -> Any:
 
 
 def integer_hint(problem: object, files: Iterable[object]) -> str:
-    """Return advice if a mechanism failed because it needs integers, and a data set was read from a text file.
+    """Return advice if a mechanism failed because it needs integers, and a dataset was read from a text file.
 
     Examples
     --------
@@ -309,7 +309,7 @@ Table = dict[str, object]  # a table of the TOML file
 
 
 class PairFiles(NamedTuple):
-    """The files of a pair of data sets, and the file with the true values that estimates are compared with."""
+    """The files of a pair of datasets, and the file with the true values that estimates are compared with."""
 
     first: str
     second: str

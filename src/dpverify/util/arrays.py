@@ -98,7 +98,7 @@ def enable_x64(x: object = None) -> contextlib.AbstractContextManager[object]:
 
 
 def host_device() -> contextlib.AbstractContextManager[object]:
-    """Return a context in which JAX computes on the CPU, for small sequential problems such as one data set.
+    """Return a context in which JAX computes on the CPU, for small sequential problems such as one dataset.
 
     An accelerator would need longer to start the operations than the CPU to finish them, and longer to compile them.
     """

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from dpverify.errors import InputError
 
-Runs = float | Sequence[float] | np.ndarray  # a number of runs per data set: one number for both, or one for each
+Runs = float | Sequence[float] | np.ndarray  # a number of runs per dataset: one number for both, or one for each
 
 MAX_SHOWN_CHARACTERS = 60  # of a value in a message
 MIN_NAME_SIMILARITY = 0.55  # a less similar name is not suggested
@@ -142,12 +142,12 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def runs_per_side(runs: Runs, most: int | None = None) -> tuple[int, int]:
-    """Return the number of runs for each of the two data sets.
+    """Return the number of runs for each of the two datasets.
 
     Parameters
     ----------
     runs : number, or sequence of two numbers
-        The runs per data set, or the runs of the first and of the second data set.
+        The runs per dataset, or the runs of the first and of the second dataset.
     most : int, optional
         The largest number that is accepted.
 
@@ -215,7 +215,7 @@ def check_counts(name: str, counts: ArrayLike, runs: int) -> np.ndarray:
 
 
 def check_count_columns(counts1: ArrayLike, counts2: ArrayLike, runs: Runs) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts of all cells, one array for each data set, as floating-point numbers.
+    """Return the counts of all cells, one array for each dataset, as floating-point numbers.
 
     Raises
     ------

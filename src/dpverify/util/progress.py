@@ -49,7 +49,7 @@ class Progress:
     Attributes
     ----------
     done : int
-        The number of finished runs, over both data sets.
+        The number of finished runs, over both datasets.
     """
 
     def __init__(self, shown: bool | None, kept: bool = False, stream: TextIO | None = None):
@@ -70,7 +70,7 @@ class Progress:
         self._bar: Bar | None = None
 
     def plan(self, runs: int, advice: str = "") -> None:
-        """State how many runs are still to be drawn, over all stages and both data sets.
+        """State how many runs are still to be drawn, over all stages and both datasets.
 
         Parameters
         ----------

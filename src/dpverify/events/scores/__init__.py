@@ -1,4 +1,4 @@
-"""Scores: one number per run, large where the first data set is more likely (docs/method.md, section 5.3).
+"""Scores: one number per run, large where the first dataset is more likely (docs/method.md, section 5.3).
 
 To add a kind, write one file and add the kind to the lists below.
 """

@@ -33,7 +33,7 @@ from dpverify.util.arrays import (
 )
 
 ROUGHNESS_PENALTY = 1.0  # per run in a bin; multiplies half the squared second differences of the log-ratio
-PRIOR_RUNS = 0.5  # runs; keeps the log-ratio finite in a bin with runs of one data set only
+PRIOR_RUNS = 0.5  # runs; keeps the log-ratio finite in a bin with runs of one dataset only
 MAX_NEWTON_STEPS, MAX_STEP, STEP_TOLERANCE = 12, 2.0, 1e-3
 MAX_LEVELS, MIN_HEIGHT = 24, 0.05  # a step is one of so many parts of the range of the curve, or this height
 
@@ -48,7 +48,7 @@ def smooth_steps(
     Parameters
     ----------
     first, second : ndarray of shape (features, bins)
-        The counts of both data sets.
+        The counts of both datasets.
     edges : ndarray of shape (features, bins - 1)
         The sorted edges of the bins, padded with infinity.
     penalty : float
@@ -80,7 +80,7 @@ def smooth_ratio(c1: np.ndarray, c2: np.ndarray, joined: np.ndarray, penalty: fl
     Parameters
     ----------
     c1, c2 : ndarray of shape (n,)
-        The counts of both data sets.
+        The counts of both datasets.
     joined : ndarray of bool, shape (n - 1,)
         Whether each bin after the first continues the curve of the bin before it.
     penalty : float
@@ -380,7 +380,7 @@ def _intervals(number: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _log_likelihood(c1: np.ndarray, c2: np.ndarray) -> np.ndarray:
-    """Return the largest log-likelihood of these numbers of runs of both data sets."""
+    """Return the largest log-likelihood of these numbers of runs of both datasets."""
     return scipy.special.xlogy(c1, c1) + scipy.special.xlogy(c2, c2) - scipy.special.xlogy(c1 + c2, c1 + c2)
 
 

@@ -1,6 +1,6 @@
 """What every score kind has in common: the protocol, the linear functions of an output, and the level sets.
 
-A score maps an output to one number that is large where the first data set is more likely, like a log-likelihood ratio.
+A score maps an output to one number that is large where the first dataset is more likely, like a log-likelihood ratio.
 Its level sets are a partition of the output space like any other (docs/method.md, section 5.3). Whatever fits a score,
 the tested form is plain data (a NamedTuple of arrays) that is evaluated by our own code in NumPy or JAX.
 
@@ -26,7 +26,7 @@ from dpverify.util.formatting import format_number
 class Score(Protocol):
     """A fitted score. `flat` stands for outputs of shape (runs, steps * dimensions).
 
-    A large value must mean that the first data set is more likely: {score > t} is tested for the first data set, and
+    A large value must mean that the first dataset is more likely: {score > t} is tested for the first dataset, and
     {score <= t} for the second.
 
     A kind may also define `describe_level_set(selected, examples)` (a description that is more specific than a

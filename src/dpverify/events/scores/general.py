@@ -24,7 +24,7 @@ from dpverify.util.arrays import Array, array_namespace, fori_loop, map_parallel
 MAX_GENERAL_COORDINATES = 512  # fitting the trees takes a minute for more
 MAX_SORTED_COORDINATES = 30  # order and ties of more coordinates are seldom the difference, and slow down the trees
 MAX_PAIRS = 24  # pairs of coordinates that have features of their own
-MAX_LEARNER_NUMBERS = 1 << 22  # numbers per data set that the learner is fitted to, which limits its time
+MAX_LEARNER_NUMBERS = 1 << 22  # numbers per dataset that the learner is fitted to, which limits its time
 HELD_OUT = 4  # one of so many runs is held out; an error of the weights costs less than one of the learners
 ROWS_PER_PIECE = 1024  # the nodes of this many rows in all trees stay in the processor's caches
 
@@ -264,7 +264,7 @@ def fit_network(z: np.ndarray, is_first: np.ndarray) -> Network:
 
 
 def logistic_weights(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the weights of the columns of a logistic regression of the data set, with a small ridge."""
+    """Return the weights of the columns of a logistic regression of the dataset, with a small ridge."""
     x = np.concatenate([first, second])
     scale = np.maximum(x.std(0), np.finfo(float).tiny)
     design = np.column_stack([x / scale, np.ones(len(x))])

@@ -16,7 +16,7 @@ from dpverify.events.scores.base import Features, Score
 from dpverify.events.scores.training import Learner, TrainingData
 from dpverify.util.arrays import Array, digitize
 
-MAX_TEST_RUNS = 1 << 14  # runs per data set that test for interactions
+MAX_TEST_RUNS = 1 << 14  # runs per dataset that test for interactions
 MAX_TRIPLE_COORDINATES = 24
 MAX_PAIR_COORDINATES = 256
 MAX_SUBSETS = 8

@@ -1,6 +1,6 @@
 """Scores from moments: the log-likelihood ratio of two Gaussian distributions.
 
-`Linear` assumes one common covariance, `Quadratic` one covariance per data set.
+`Linear` assumes one common covariance, `Quadratic` one covariance per dataset.
 
 Scores from the covariances of many coordinates: a few projections, or a banded matrix.
 
@@ -74,7 +74,7 @@ def fit_gaussian(training: TrainingData) -> list[Score]:
 
 
 def fit_quadratic(features: Features, z1: np.ndarray, z2: np.ndarray) -> Quadratic:
-    """Return the log-ratio of two Gaussians with the moments of the features of both data sets."""
+    """Return the log-ratio of two Gaussians with the moments of the features of both datasets."""
     ridge = RIDGE * np.eye(z1.shape[1])
     precision1, precision2 = (np.linalg.inv(covariance(z) + ridge) for z in (z1, z2))
     weights = precision1 @ z1.mean(0) - precision2 @ z2.mean(0)
@@ -86,11 +86,11 @@ def gaussian_learners(training: TrainingData) -> list[Learner]:
     return [Learner(lambda: fit_gaussian(training))]
 
 
-MIN_COVARIANCE_RUNS = 2  # training runs per coordinate and data set
+MIN_COVARIANCE_RUNS = 2  # training runs per coordinate and dataset
 MAX_DIRECTIONS = 24
 LAGS = (1, 4)  # earlier steps on which a step depends
 EDGE_MARGIN = 1.15  # by which an eigenvalue has to exceed the largest one that noise explains
-SUFFICIENT_RUNS = 1 << 14  # training runs per data set that estimate a covariance
+SUFFICIENT_RUNS = 1 << 14  # training runs per dataset that estimate a covariance
 
 
 class Banded(NamedTuple):

@@ -1,4 +1,4 @@
-"""Scores for rare leaks: outputs that are rare, lie far from all others, and show the data set.
+"""Scores for rare leaks: outputs that are rare, lie far from all others, and show the dataset.
 
 Scores that are fitted to all training runs miss a leak that happens in one run of ten thousand. These scores are fitted
 to the training runs that lie farthest away.
@@ -14,20 +14,20 @@ from dpverify.events.scores.base import Features, Linear, Score, describe_coordi
 from dpverify.events.scores.training import Learner, TrainingData
 from dpverify.util.arrays import Array, array_namespace
 
-OUTLIER_COUNTS = (16, 128)  # training runs of both data sets that count as outliers
+OUTLIER_COUNTS = (16, 128)  # training runs of both datasets that count as outliers
 MAX_SINGLE_COORDINATES = 4096  # of one output; more are not compared one by one
 RUNS_PER_PIECE = 1024  # the arrays of this many runs stay in the processor's caches
 
 
 class Extreme(NamedTuple):
-    """The value of the feature that is farthest from 0, with a sign that says which data set it points to.
+    """The value of the feature that is farthest from 0, with a sign that says which dataset it points to.
 
     Attributes
     ----------
     features : Features
         The features z of a run.
     signs : ndarray of shape (2, J)
-        For each feature 1 where its outliers belong to the first data set, -1 where they belong to the second; first
+        For each feature 1 where its outliers belong to the first dataset, -1 where they belong to the second; first
         for negative, then for positive values.
     """
 
@@ -77,7 +77,7 @@ def fit_outliers(training: TrainingData) -> list[Score]:
 
 
 def _outlier_signs(z: np.ndarray, is_first: np.ndarray, number: int) -> np.ndarray:
-    """Return to which data set the outliers of every feature belong, at either end; 1 without outliers."""
+    """Return to which dataset the outliers of every feature belong, at either end; 1 without outliers."""
     farthest = np.concatenate([np.abs(z[i : i + RUNS_PER_PIECE]).argmax(1) for i in range(0, len(z), RUNS_PER_PIECE)])
     size = np.abs(z[np.arange(len(z)), farthest])
     number = min(number * z.shape[1], len(z) // 8)

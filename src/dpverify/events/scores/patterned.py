@@ -39,7 +39,7 @@ def varying_steps(
     Parameters
     ----------
     first, second : ndarray of shape (rows, bins)
-        The counts of both data sets.
+        The counts of both datasets.
     edges : ndarray of shape (rows, bins - 1)
         The sorted edges of the bins, padded with infinity.
     features : ndarray of shape (rows, features)

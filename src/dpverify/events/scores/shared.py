@@ -19,7 +19,7 @@ from dpverify.events.scores.training import Learner, TrainingData, quantile_edge
 from dpverify.util.arrays import Array, array_namespace, contiguous_transpose, digitize, take_columns
 
 MIN_RECORDS = 3
-MAX_SHARED_NUMBERS = 1 << 19  # numbers per data set that the shared functions are fitted to
+MAX_SHARED_NUMBERS = 1 << 19  # numbers per dataset that the shared functions are fitted to
 SHARED_BINS = 256
 THINNING = 4  # one of so many numbers places the bins
 POOLED_BINS = 48  # resolution of a function that need not be monotone
@@ -29,7 +29,7 @@ RIDGE = 1e-6  # added to the variances, relative to their mean
 MIN_VARIANCE_SHARE = 0.05  # smaller variances of a record that differs are not trusted
 WINDOWS = (1, 4)  # consecutive steps whose innovations are added up
 WIDTHS = (2, 3)  # numbers of consecutive coordinates that may form a record
-MIN_WINDOW_RUNS = 1 << 12  # kept runs per data set; with fewer runs only single steps are used
+MIN_WINDOW_RUNS = 1 << 12  # kept runs per dataset; with fewer runs only single steps are used
 
 
 class Shared(NamedTuple):
@@ -46,7 +46,7 @@ class Shared(NamedTuple):
     score : Score
         The score of one record.
     sharpness : ndarray of shape ()
-        1 if one record of the first data set differs, -1 if one of the second does, about 0 for a mean.
+        1 if one record of the first dataset differs, -1 if one of the second does, about 0 for a mean.
     """
 
     features: Features
@@ -78,9 +78,9 @@ class Shared(NamedTuple):
 
 
 def fit_shared(training: TrainingData, features: Features, records: np.ndarray) -> list[Score]:
-    """Return scores with one function for all records: a sum, and the log-ratio if one record of a data set differs.
+    """Return scores with one function for all records: a sum, and the log-ratio if one record of a dataset differs.
 
-    If one of T records of a data set differs from the others, all records together follow a mixture. The density ratio
+    If one of T records of a dataset differs from the others, all records together follow a mixture. The density ratio
     and the moments of the record that differs follow from those of the mixture.
     """
     number, columns = records.shape
@@ -127,12 +127,12 @@ def _step_score(edges: list[np.ndarray], ratios: list[np.ndarray], sharpness: fl
 
 
 def _moment_scores(moments: list[tuple[np.ndarray, np.ndarray]], sharpness: float, dilution: float) -> list[Score]:
-    """Return the log-ratio of Gaussian records, with a common covariance and with one for each data set.
+    """Return the log-ratio of Gaussian records, with a common covariance and with one for each dataset.
 
-    The moments of each data set are the mean, and the mean of the products of the columns.
+    The moments of each dataset are the mean, and the mean of the products of the columns.
     """
     means, squares = [mean for mean, _ in moments], [square for _, square in moments]
-    if dilution > 1:  # the data set with the record that differs is a mixture with the other one
+    if dilution > 1:  # the dataset with the record that differs is a mixture with the other one
         mixed = 0 if sharpness > 0 else 1
         means[mixed] = means[1 - mixed] + dilution * (means[mixed] - means[1 - mixed])
         squares[mixed] = squares[1 - mixed] + dilution * (squares[mixed] - squares[1 - mixed])

@@ -38,7 +38,7 @@ class Learner(NamedTuple):
     ----------
     fit : callable
         Returns the fitted scores. With a statistic its arguments are the sums over the runs of the first and of the
-        second data set, otherwise it has none.
+        second dataset, otherwise it has none.
     statistic : CountedStatistic or None
         What is counted over all training runs, also those that do not fit into memory.
     """
@@ -54,9 +54,9 @@ class TrainingData:
     Attributes
     ----------
     first, second : ndarray of shape (runs, coordinates)
-        The runs of each data set.
+        The runs of each dataset.
     pooled : ndarray of shape (runs, coordinates)
-        The runs of both data sets.
+        The runs of both datasets.
     atoms : list of ndarray
         The values with positive probability, for each coordinate.
     edges : list of ndarray
@@ -109,28 +109,28 @@ class TrainingData:
 
     @functools.cached_property
     def clipped_innovations(self) -> tuple[np.ndarray, np.ndarray]:
-        """The innovations of both data sets, clipped at extreme quantiles."""
+        """The innovations of both datasets, clipped at extreme quantiles."""
         first, second = self.features_of_sides(self.innovations)
         return clip_tails(first), clip_tails(second)
 
     @functools.cached_property
     def pooled_innovations(self) -> np.ndarray:
-        """The innovations of the runs of both data sets."""
+        """The innovations of the runs of both datasets."""
         return self.innovations.values(self.pooled)
 
     def head(self, runs: int) -> TrainingData:
-        """Return the first runs of both data sets, with the same innovations."""
+        """Return the first runs of both datasets, with the same innovations."""
         first, second = self.first[:runs], self.second[:runs]
         part = TrainingData(first, second, np.concatenate([first, second]), self.atoms, self.edges, self.shape)
         part.__dict__["innovations"] = self.innovations  # the cached property
         return part
 
     def features_of_pooled(self, features: Features) -> np.ndarray:
-        """Return the features of the runs of both data sets."""
+        """Return the features of the runs of both datasets."""
         return self.pooled_innovations if features is self.innovations else features.values(self.pooled)
 
     def features_of_sides(self, features: Features) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features of the runs of each data set."""
+        """Return the features of the runs of each dataset."""
         pooled, runs = self.features_of_pooled(features), len(self.first)
         return (pooled, pooled) if self.first is self.pooled else (pooled[:runs], pooled[runs:])
 
@@ -139,14 +139,14 @@ ScoreFamily = Callable[[TrainingData], list[Learner]]
 
 
 def summarise(samples: list[np.ndarray], is_coupled: bool = False) -> TrainingData:
-    """Return the kept training runs of both data sets, which are finite.
+    """Return the kept training runs of both datasets, which are finite.
 
     Parameters
     ----------
     samples : list of ndarray
-        The runs of both data sets.
+        The runs of both datasets.
     is_coupled : bool
-        Whether the runs of both data sets have the same random numbers. A value that occurs in both of them is then no
+        Whether the runs of both datasets have the same random numbers. A value that occurs in both of them is then no
         sign of an atom, so that atoms are looked for in the first half of the one and the second half of the other.
     """
     *_, steps, dimension = (1, *samples[0].shape[1:])
@@ -224,7 +224,7 @@ def covariance(flat: np.ndarray) -> np.ndarray:
 def fit_innovations(first: np.ndarray, second: np.ndarray) -> Features:
     """Whiten with the Cholesky factor of the pooled covariance, in the order of time.
 
-    Each data set is centred at its own mean for the covariance.
+    Each dataset is centred at its own mean for the covariance.
     """
     clipped = np.concatenate([first, second])
     clip_tails(clipped, out=clipped)
@@ -236,7 +236,7 @@ def fit_innovations(first: np.ndarray, second: np.ndarray) -> Features:
         )
     sides = clipped[: len(first)], clipped[len(first) :]
     pooled_covariance = sum(covariance(side) for side in sides) / 2
-    # A coordinate that is constant for each data set has no spread; the distance of the data sets is its scale.
+    # A coordinate that is constant for each dataset has no spread; the distance of the datasets is its scale.
     mean = clipped.mean(0)
     clipped -= mean
     clipped *= clipped

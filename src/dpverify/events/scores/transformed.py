@@ -6,7 +6,7 @@ from the centre of a heavy-tailed distribution). It is plain data. Any other sco
 A score of rounding errors, for `learn=`: noise in double precision can show the data by its low bits.
 
 The sum of an answer and noise is rounded to a lattice that depends on the answer, so that some outputs are possible for
-one data set only. This leak is real, and it has little to do with the distribution of the noise. Therefore the score
+one dataset only. This leak is real, and it has little to do with the distribution of the noise. Therefore the score
 does not compete unless it is asked for.
 """
 
@@ -113,7 +113,7 @@ class LowBits(NamedTuple):
         return xp.concatenate([low, 1.0 * exponent], axis=1)
 
 
-MAX_TRANSFORM_RUNS = 1 << 15  # training runs per data set
+MAX_TRANSFORM_RUNS = 1 << 15  # training runs per dataset
 MAX_SORTED_COORDINATES = 64
 EXCHANGEABLE_TOLERANCE = 6.0  # standard errors between the means of exchangeable coordinates
 
@@ -167,7 +167,7 @@ def transformed_learners(training: TrainingData) -> list[Learner]:
 
 
 def make_order(training: TrainingData) -> OrderStatistics | None:
-    """Return the order statistics if the coordinates of each data set look exchangeable."""
+    """Return the order statistics if the coordinates of each dataset look exchangeable."""
     if training.dimension > MAX_SORTED_COORDINATES:
         return None
     for side in (training.first, training.second):
@@ -180,7 +180,7 @@ def make_order(training: TrainingData) -> OrderStatistics | None:
 
 
 def make_distances(training: TrainingData) -> Distances | None:
-    """Return the distances from the centres of both data sets and from their middle."""
+    """Return the distances from the centres of both datasets and from their middle."""
     if not training.can_be_whitened:
         return None
     centres = [side.mean(0) for side in training.clipped_innovations]
@@ -203,14 +203,14 @@ def rounding_score(candidates: Sequence[float] = (0.0,)) -> Callable[[np.ndarray
     Returns
     -------
     callable
-        Maps the training runs of both data sets to a score, which is plain data.
+        Maps the training runs of both datasets to a score, which is plain data.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> first, second = (answer + rng.laplace(size=(4000, 1, 1)) for answer in (0.0, 1.0))
     >>> score = rounding_score()(first, second)
-    >>> bool(score.values(first[:, 0]).max() > 3)  # these low bits occur with the first data set only
+    >>> bool(score.values(first[:, 0]).max() > 3)  # these low bits occur with the first dataset only
     True
     """
     values = np.asarray(candidates, float)
