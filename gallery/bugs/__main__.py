@@ -115,8 +115,9 @@ def make_page(rows: Mapping[str, Row], drawings: Mapping[str, Sequence[render.Dr
             style="lead",
         ),
         render.Sentence(
-            f"Every version is verified with {seeds} seeds at the default numbers of runs, at a significance level of "
-            "one in a million. Truth is the smallest value that is true for this pair: epsilon, or delta at the "
+            f"Every version is verified with {seeds} seeds and default settings, at a significance level of one in a "
+            "million; with fewer runs where outputs are Python objects, and with a million test runs for the claim of "
+            "epsilon 10. Truth is the smallest value that is true for this pair: epsilon, or delta at the "
             "claimed epsilon. Runs until found are the runs per dataset with stop_early."
         ),
         render.Table(columns, cells),
