@@ -497,17 +497,6 @@ def is_rejected(c1: int, c2: int, runs: int, epsilon: float, delta: float, alpha
     return largest_p_value(region, math.exp(min(epsilon, MAX_EPSILON)), delta, alpha) <= alpha
 
 
-def score_lower_bound(c1: int, c2: int, runs: int, delta: float, alpha: float) -> float:
-    """Return the lower bound on epsilon by the score test. It is close to `epsilon_lower_bound`, but not certified.
-
-    Examples
-    --------
-    >>> round(score_lower_bound(300, 100, 1000, 0.0, 1e-3), 2)
-    0.77
-    """
-    return rejection_region(c1, c2, (runs, runs), alpha, None, delta).score_root
-
-
 def _vectorise(
     function: PointFunction,
     c1: ArrayLike,
